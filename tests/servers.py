@@ -1,0 +1,122 @@
+"""Real servers for tests and benches: private, on free ports of loopback, in temporary folders, stopped at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_POSTGRES_FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def postgres_binary(name: str) -> str:
+    for folder in _POSTGRES_FOLDERS:
+        if (folder / name).is_file():
+            return str(folder / name)
+    found = shutil.which(name)
+    if found is None:
+        raise RuntimeError(f"PostgreSQL is not installed ({name} is missing): run `make postgres`")
+    return found
+
+
+class PrivatePostgres:
+    """A PostgreSQL server of our own. initdb refuses root, so as root it runs as the user postgres."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="rollway-pg-"))
+        self._as_user: list[str] = []
+        if os.geteuid() == 0:
+            user = pwd.getpwnam("postgres")
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+            self._as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+        self._run(postgres_binary("initdb"), "-D", str(self.data), "-U", "rollway", "-A", "trust", "-E", "UTF8", "--no-sync")
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": str(self.folder),
+            "max_connections": "200",
+            "shared_buffers": "256MB",
+            "fsync": "on" if durable else "off",
+            "synchronous_commit": "on" if durable else "off",
+            "full_page_writes": "on" if durable else "off",
+        }
+        arguments = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+        self._log = (self.folder / "log").open("wb")
+        self.process = subprocess.Popen(
+            [*self._as_user, postgres_binary("postgres"), "-D", str(self.data), *arguments],
+            stdout=self._log,
+            stderr=self._log,
+        )
+        self._wait_until_ready()
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://rollway@127.0.0.1:{self.port}/{database}"
+
+    def sql(self, statement: str, database: str = "postgres") -> str:
+        completed = subprocess.run(
+            [postgres_binary("psql"), "-X", "-q", "-t", "-A", "-d", self.url(database), "-c", statement],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return completed.stdout.strip()
+
+    def create_database(self, name: str, template: str = "template0") -> str:
+        self.sql(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        return self.url(name)
+
+    def drop_database(self, name: str) -> None:
+        self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def stop(self) -> None:
+        self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=10)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, *command: str) -> None:
+        subprocess.run([*self._as_user, *command], check=True, capture_output=True)
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            ready = subprocess.run(
+                [postgres_binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False
+            )
+            if ready.returncode == 0:
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise RuntimeError(f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}")
+
+
+@contextlib.contextmanager
+def private_postgres(*, durable: bool = False) -> Iterator[PrivatePostgres]:
+    server = PrivatePostgres(durable=durable)
+    try:
+        yield server
+    finally:
+        server.stop()
