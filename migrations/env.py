@@ -10,12 +10,13 @@ import asyncio
 from typing import Any
 
 from alembic import context
-from rollway_service.config import Settings
-from rollway_service.store.tables import PARTITIONED, metadata
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
+
+from rollway_service.config import Settings
+from rollway_service.store.tables import PARTITIONED, metadata
 
 LOCK_TIMEOUT = "5s"
 

@@ -43,7 +43,9 @@ class PrivatePostgres:
             user = pwd.getpwnam("postgres")
             os.chown(self.folder, user.pw_uid, user.pw_gid)
             self._as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
-        self._run(postgres_binary("initdb"), "-D", str(self.data), "-U", "rollway", "-A", "trust", "-E", "UTF8", "--no-sync")
+        self._run(
+            postgres_binary("initdb"), "-D", str(self.data), "-U", "rollway", "-A", "trust", "-E", "UTF8", "--no-sync"
+        )
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import get_args
+from typing import TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,7 +193,10 @@ def ranges_of(flags: BoolArray, offset: int = 0) -> list[list[int]]:
     return [[start, end] for start, end, value in spans_of(flags.astype(np.int32), offset) if value == 1]
 
 
-def pad_right(rows: Sequence[NDArray[np.generic]], fill: float) -> NDArray[np.generic]:
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def pad_right(rows: Sequence[NDArray[Scalar]], fill: float) -> NDArray[Scalar]:
     """Stack 1-D arrays of one dtype into (B, T), padded on the right with `fill`."""
     if not rows:
         raise ValueError("no rows to pad")

@@ -25,6 +25,7 @@ class LoopState:
     """What the rollout loop must know to go on: generations so far and what they cost.
 
     generations: (finish reason, tokens added) of each that ended. nonfinite, missing: log-probs that were not usable.
+    findings: what went wrong on the way, by name, with how often.
     """
 
     generations: list[tuple[str, int]] = field(default_factory=list)
@@ -34,7 +35,14 @@ class LoopState:
     nonfinite: int = 0
     missing: int = 0
     generate_s: float = 0.0
-    findings: list[str] = field(default_factory=list)
+    findings: dict[str, int] = field(default_factory=dict)
+
+    def note(self, finding: str, count: int = 1) -> None:
+        if count:
+            self.findings[finding] = self.findings.get(finding, 0) + count
+
+    def finding_labels(self) -> list[str]:
+        return [f"{name}:{count}" for name, count in sorted(self.findings.items())]
 
 
 def encode_checkpoint(gain: PackedTree, state: LoopState) -> bytes:

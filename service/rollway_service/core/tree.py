@@ -110,6 +110,22 @@ class Tree:
         node.kv_versions.append(kv_versions.astype(np.int32, copy=False))
         node.num_tokens += len(token_ids)
 
+    def correct_versions(self, index: int, weight_versions: Int32Array, kv_versions: Int32Array) -> None:
+        """Set the versions of the last tokens of a `model` node, where an engine tells the true ones only at the end.
+
+        Args:
+            index: the node.
+            weight_versions, kv_versions: shape (T,), int32, of its last T tokens.
+        """
+        node = self.nodes[index]
+        keep = node.num_tokens - len(weight_versions)
+        if keep < 0:
+            raise ValueError(
+                f"node {index} has {node.num_tokens} tokens, versions for {len(weight_versions)} were given"
+            )
+        node.weight_versions = [_joined(node.weight_versions, np.int32)[:keep], weight_versions.astype(np.int32)]
+        node.kv_versions = [_joined(node.kv_versions, np.int32)[:keep], kv_versions.astype(np.int32)]
+
     def path(self, leaf: int) -> list[int]:
         """Node indices from the root to `leaf`."""
         walk = []

@@ -29,6 +29,10 @@ class EngineUnavailable(EngineError):
     """No answer, or one that blames the server: asking again may work."""
 
 
+class EngineUnreachable(EngineUnavailable):
+    """No connection to the engine: it has not seen the request."""
+
+
 class EngineStreamCut(EngineUnavailable):
     """The stream ended before the engine said that it had finished."""
 
@@ -62,7 +66,7 @@ class Chunk:
 
     token_ids: int32, as sampled. logprobs: float32, nats, NaN where the engine gave none or a non-finite one.
     weight_versions, kv_versions: int32, per token; kv is the oldest version whose keys and values it attended to.
-    nonfinite: how many log-probs were infinite or NaN. missing: how many could not be assigned to an id.
+    nonfinite: how many log-probs were infinite, NaN or above zero. missing: how many could not be assigned to an id.
     finish_reason: None while the generation goes on. cached_tokens: prompt tokens served from the prefix cache.
     """
 
@@ -75,6 +79,8 @@ class Chunk:
     cached_tokens: int = 0
     nonfinite: int = 0
     missing: int = 0
+    generation_versions: Int32Array | None = None
+    generation_kv_versions: Int32Array | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ def ended_by_service(
                 stop_reason=stop_reason,  # type: ignore[arg-type]
                 stop_detail=failure.detail,
                 finish_reasons=[reason for reason, _ in state.generations],
-                findings=state.findings,
+                findings=state.finding_labels(),
             )
         ]
         if tree.nodes

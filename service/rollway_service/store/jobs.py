@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Select, func, insert, select, update
 
 from rollway_service.core.states import sources
 from rollway_service.store.columns import now_s
@@ -158,3 +158,30 @@ async def next_tasks(transaction: Transaction, job_id: str, from_index: int, lim
 async def tasks_by_ids(transaction: Transaction, task_ids: Sequence[str]) -> dict[str, TaskRow]:
     rows = await transaction.all(select(tasks).where(tasks.c.id.in_(task_ids))) if task_ids else []
     return {row["id"]: as_row(TaskRow, row) for row in rows}
+
+
+_SUMMED = [
+    column
+    for column in job_counters.columns
+    if column.name not in {"job_id", "tenant_id", "run_id", "drops", "failures", "waiting_for"}
+]
+
+
+async def sum_counters(transaction: Transaction) -> dict[str, float]:
+    """Sums over all jobs, by name of the counter."""
+    row = await transaction.one(select(*(func.coalesce(func.sum(column), 0).label(column.name) for column in _SUMMED)))
+    assert row is not None
+    return {str(name): float(value) for name, value in row.items()}
+
+
+async def reasons(transaction: Transaction) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """(drops, failures) by reason of every job that has any."""
+    rows = await transaction.all(
+        select(job_counters.c.drops, job_counters.c.failures).where(
+            (job_counters.c.groups_dropped > 0)
+            | (job_counters.c.groups_failed > 0)
+            | (job_counters.c.rollouts_failed > 0)
+            | (job_counters.c.groups_consumed > 0)
+        )
+    )
+    return [(row["drops"], row["failures"]) for row in rows]

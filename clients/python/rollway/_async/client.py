@@ -1,0 +1,161 @@
+"""The client of a Rollway service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel
+
+from rollway._async.runs import AsyncJobHandle, AsyncRunHandle
+from rollway._async.transport import AsyncTransport, new_key
+from rollway.types import (
+    Group,
+    Job,
+    Model,
+    ModelCreate,
+    Page,
+    Pool,
+    PoolCreate,
+    RewardPost,
+    RewardsPost,
+    Rollout,
+    Run,
+    RunCreate,
+    Trajectory,
+    Tree,
+    WeightVersion,
+    Worker,
+)
+
+if TYPE_CHECKING:
+    from typing import Self
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class AsyncClient:
+    """A connection to one service.
+
+    Args:
+        base_url: of the service; else ROLLWAY_URL, else http://127.0.0.1:8080.
+        api_key: else ROLLWAY_API_KEY, else the key that `rollway up` left for this URL.
+        timeout_s: of one request.
+        max_tries: how often a request that is safe to repeat is sent.
+    """
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout_s: float = 60.0,
+        max_tries: int = 6,
+    ) -> None:
+        self._transport = AsyncTransport(base_url, api_key, timeout_s=timeout_s, max_tries=max_tries)
+
+    @property
+    def base_url(self) -> str:
+        return self._transport.base_url
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    async def register_model(self, name: str, source: str | Path, **fields: Any) -> Model:
+        """Register a model folder (weights, config, tokenizer); its weights are version 0."""
+        body = ModelCreate.model_validate({"name": name, "source": str(Path(source).absolute()), **fields})
+        return await self._transport.call(Model, "POST", "/v1/models", body=body, key=new_key())
+
+    async def model(self, name: str) -> Model:
+        return await self._transport.call(Model, "GET", f"/v1/models/{name}")
+
+    def models(self) -> AsyncIterator[Model]:
+        return self._pages(Model, "/v1/models", {})
+
+    def versions(self, model: str) -> AsyncIterator[WeightVersion]:
+        """Weight versions of a model, newest first."""
+        return self._pages(WeightVersion, f"/v1/models/{model}/versions", {})
+
+    async def create_pool(self, name: str, **fields: Any) -> Pool:
+        body = PoolCreate.model_validate({"name": name, **fields})
+        return await self._transport.call(Pool, "POST", "/v1/pools", body=body, key=new_key())
+
+    def pools(self) -> AsyncIterator[Pool]:
+        return self._pages(Pool, "/v1/pools", {})
+
+    def workers(self, pool: str | None = None) -> AsyncIterator[Worker]:
+        return self._pages(Worker, "/v1/workers", {"pool": pool})
+
+    async def start_run(self, name: str, *, model: str, **fields: Any) -> AsyncRunHandle:
+        """Open a run that trains a registered model."""
+        body = RunCreate.model_validate({"name": name, "model": model, **fields})
+        return AsyncRunHandle(
+            self._transport, await self._transport.call(Run, "POST", "/v1/runs", body=body, key=new_key())
+        )
+
+    async def run(self, run_id: str) -> AsyncRunHandle:
+        """A run that exists."""
+        return AsyncRunHandle(self._transport, await self._transport.call(Run, "GET", f"/v1/runs/{run_id}"))
+
+    def runs(self) -> AsyncIterator[Run]:
+        return self._pages(Run, "/v1/runs", {})
+
+    async def job(self, job_id: str) -> AsyncJobHandle:
+        """A job that exists."""
+        return AsyncJobHandle(self._transport, await self._transport.call(Job, "GET", f"/v1/jobs/{job_id}"))
+
+    def jobs(self, **filters: Any) -> AsyncIterator[Job]:
+        """Jobs, newest first; filters: run_id, purpose, state."""
+        return self._pages(Job, "/v1/jobs", filters)
+
+    def groups(self, job_id: str, **filters: Any) -> AsyncIterator[Group]:
+        """Groups of a job, newest first; filter: state."""
+        return self._pages(Group, f"/v1/jobs/{job_id}/groups", filters)
+
+    async def group(self, group_id: str) -> Group:
+        return await self._transport.call(Group, "GET", f"/v1/groups/{group_id}")
+
+    def rollouts(self, **filters: Any) -> AsyncIterator[Rollout]:
+        """Rollouts that have ended, newest first; filters: run_id, job_id, group_id, state."""
+        return self._pages(Rollout, "/v1/rollouts", filters)
+
+    async def rollout(self, rollout_id: str) -> Rollout:
+        return await self._transport.call(Rollout, "GET", f"/v1/rollouts/{rollout_id}")
+
+    async def tree(self, rollout_id: str) -> Tree:
+        return await self._transport.call(Tree, "GET", f"/v1/rollouts/{rollout_id}/tree")
+
+    async def post_rewards(self, rollout_id: str, rewards: list[RewardPost | dict[str, Any]]) -> Rollout:
+        """Post rewards that your own code computed. Posting the same again is fine."""
+        body = RewardsPost.model_validate({"rewards": rewards})
+        return await self._transport.call(Rollout, "POST", f"/v1/rollouts/{rollout_id}/rewards", body=body)
+
+    def trajectories(self, **filters: Any) -> AsyncIterator[Trajectory]:
+        """Trajectories without arrays, newest first; filters: run_id, job_id, group_id, rollout_id, stop_reason, ..."""
+        return self._pages(Trajectory, "/v1/trajectories", filters)
+
+    async def trajectory(self, trajectory_id: str, *, arrays: bool = True, text: bool = False) -> Trajectory:
+        params = {"arrays": str(arrays).lower(), "text": str(text).lower()}
+        return await self._transport.call(Trajectory, "GET", f"/v1/trajectories/{trajectory_id}", params=params)
+
+    async def _pages(self, item: type[T], path: str, filters: dict[str, Any]) -> AsyncIterator[T]:
+        cursor: str | None = None
+        while True:
+            page = await self._transport.call(
+                Page[item],  # type: ignore[valid-type]
+                "GET",
+                path,
+                params={**filters, "cursor": cursor, "limit": 200},
+            )
+            for found in page.items:
+                yield found
+            cursor = page.next_cursor
+            if cursor is None:
+                return

@@ -1,0 +1,142 @@
+"""Requests and their answers: authentication, safe retries, problems as errors."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, ValidationError
+
+from rollway._sync.waiting import sleep
+from rollway.errors import ConnectionFailed, error_of
+from rollway.local_keys import find_key, find_url
+from rollway.types import PROBLEM_MEDIA_TYPE, Problem
+
+T = TypeVar("T", bound=BaseModel)
+
+_RETRIED_STATUS = frozenset({429, 502, 503, 504})
+_FIRST_BACKOFF_S = 0.2
+_MAX_BACKOFF_S = 10.0
+
+
+def new_key() -> str:
+    """A fresh idempotency key: with it, a request may be sent again without being done again."""
+    return uuid.uuid4().hex
+
+
+class Transport:
+    """Sends requests to one service."""
+
+    def __init__(self, base_url: str | None, api_key: str | None, *, timeout_s: float, max_tries: int) -> None:
+        self.base_url = find_url(base_url)
+        self.max_tries = max_tries
+        key = find_key(self.base_url, api_key)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(
+            base_url=self.base_url, headers=headers, timeout=httpx.Timeout(timeout_s, connect=10.0)
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def call(
+        self,
+        answer: type[T],
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        is_repeatable: bool = True,
+    ) -> T:
+        """One request whose answer is JSON of type `answer`."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        response = self.send(method, path, body=body, params=params, headers=headers, is_repeatable=is_repeatable)
+        return answer.model_validate_json(response.content)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        is_repeatable: bool = True,
+        timeout_s: float | None = None,
+    ) -> httpx.Response:
+        """One request, sent again after faults of the way or the service where that is safe.
+
+        Raises:
+            ConnectionFailed: no answer. ApiError: the service's own problem.
+        """
+        sent = dict(headers or {})
+        content = None
+        if body is not None:
+            content = body.model_dump_json(exclude_unset=True).encode()
+            sent["Content-Type"] = "application/json"
+        clean = {name: value for name, value in (params or {}).items() if value is not None}
+        timeout: Any = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s, connect=10.0)
+        for attempt in range(1, self.max_tries + 1):
+            is_last = attempt == self.max_tries or not is_repeatable
+            try:
+                response = self._http.request(
+                    method, path, content=content, params=clean, headers=sent, timeout=timeout
+                )
+            except httpx.ConnectError as error:
+                # Never seen by the service: safe to repeat, whatever it asks.
+                if attempt == self.max_tries:
+                    raise ConnectionFailed(f"{self.base_url} cannot be reached: {error}") from error
+                wait_s = _backoff_s(attempt)
+            except httpx.HTTPError as error:
+                if is_last:
+                    raise ConnectionFailed(f"{method} {path}: {type(error).__name__}: {error}") from error
+                wait_s = _backoff_s(attempt)
+            else:
+                if response.status_code < 400:
+                    return response
+                error_to_raise = error_of(_problem(response), _retry_after_s(response))
+                if is_last or response.status_code not in _RETRIED_STATUS:
+                    raise error_to_raise
+                wait_s = max(error_to_raise.retry_after_s or 0.0, _backoff_s(attempt))
+            sleep(wait_s)
+        raise AssertionError("unreachable")
+
+    def events(self, path: str) -> Iterator[tuple[str, str]]:
+        """(event, data) of a stream of server-sent events, until it ends."""
+        try:
+            with self._http.stream("GET", path, timeout=httpx.Timeout(60.0, connect=10.0)) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    raise error_of(_problem(response), _retry_after_s(response))
+                name = "message"
+                for line in response.iter_lines():
+                    if line.startswith("event:"):
+                        name = line[6:].strip()
+                    elif line.startswith("data:"):
+                        yield name, line[5:].strip()
+        except httpx.HTTPError as error:
+            raise ConnectionFailed(f"GET {path}: {type(error).__name__}: {error}") from error
+
+
+def _backoff_s(attempt: int) -> float:
+    return min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.isdecimal() else None
+
+
+def _problem(response: httpx.Response) -> Problem:
+    if response.headers.get("content-type", "").startswith(PROBLEM_MEDIA_TYPE):
+        try:
+            return Problem.model_validate_json(response.content)
+        except ValidationError:
+            pass
+    detail = response.text[:500] or response.reason_phrase
+    return Problem(type="about:blank", title="error", status=response.status_code, code="unknown", detail=detail)

@@ -1,0 +1,1 @@
+"""The REST door: a file per noun; each route decodes, calls one operation, encodes."""

@@ -1,0 +1,5 @@
+"""The SGLang engine over HTTP. Nothing outside this folder reads SGLang's JSON."""
+
+from rollway_service.engines.sglang.client import SGLangEngine, SGLangTimeouts
+
+__all__ = ["SGLangEngine", "SGLangTimeouts"]

@@ -1,0 +1,192 @@
+"""Reading SGLang's stream of one generation: which tokens are new, with which log-probs, under which weights. Pure.
+
+SGLang's stream is cumulative by default and incremental on request, and some of its answers mix both: an aborted
+request in incremental mode repeats its last id, and comes with all log-probs. So nothing is taken by its place in a
+chunk: new tokens are those beyond the number already seen, by the engine's own count, and each log-prob must carry the
+id it is for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rollway.container import Float32Array, Int32Array
+from rollway_service.engines.ports import Chunk, EngineProtocolError, EngineRejected, EngineUnavailable, FinishReason
+
+_MAX_LOGPROB = 1e-3
+"""Above this a log-prob cannot be true; up to it, it is rounding."""
+_FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
+
+
+def parse_version(value: Any, assumed: int) -> int:
+    """A weight version as SGLang reports it: our number as text, or its own default, which means the assumed one."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return assumed
+
+
+class GenerationReader:
+    """Turns the events of one stream into chunks."""
+
+    def __init__(self, assumed_version: int) -> None:
+        self._assumed_version = assumed_version
+        self._ids: list[int] = []
+        self._versions: list[int] = []
+        self._stamp: int | None = None
+        self._retractions = 0
+        self._kv_version: int | None = None
+        self._kv_versions: list[int] = []
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self._ids)
+
+    def read(self, event: Mapping[str, Any]) -> Chunk:
+        """The chunk that an event adds.
+
+        Raises:
+            EngineRejected, EngineUnavailable: the event is an error.
+            EngineProtocolError: what it says cannot be true.
+        """
+        _raise_error(event)
+        meta = event.get("meta_info")
+        if not isinstance(meta, Mapping):
+            raise EngineProtocolError("an event of the stream has no meta_info")
+        reason, detail = _finish(meta.get("finish_reason"))
+        ids = self._new_ids(event.get("output_ids") or [], meta, reason)
+        logprobs, nonfinite, missing = self._logprobs(ids, meta)
+        self._ids.extend(ids)
+        new_versions, new_kv, all_versions, all_kv = self._note_versions(len(ids), meta)
+        return Chunk(
+            token_ids=np.array(ids, dtype=np.int32),
+            logprobs=logprobs,
+            weight_versions=new_versions,
+            kv_versions=new_kv,
+            finish_reason=reason,
+            finish_detail=detail,
+            cached_tokens=int(meta.get("cached_tokens") or 0),
+            nonfinite=nonfinite,
+            missing=missing,
+            generation_versions=all_versions if reason is not None else None,
+            generation_kv_versions=all_kv if reason is not None else None,
+        )
+
+    def _new_ids(self, ids: Sequence[Any], meta: Mapping[str, Any], reason: FinishReason | None) -> list[int]:
+        seen = len(self._ids)
+        if any(not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31 for value in ids):
+            raise EngineProtocolError("the stream holds an output id that is no token id")
+        total = meta.get("completion_tokens")
+        if not isinstance(total, int):
+            is_cumulative = len(ids) >= seen and list(ids[:seen]) == self._ids
+            total = len(ids) if is_cumulative else seen + len(ids)
+        new = total - seen
+        if new <= 0:
+            return []
+        if len(ids) == total:
+            if list(ids[:seen]) != self._ids:
+                raise EngineProtocolError("the stream changed ids that it had given before")
+            return list(ids[seen:])
+        if len(ids) == new or (reason == "abort" and len(ids) == new + 1):
+            return list(ids[:new])
+        raise EngineProtocolError(f"the engine counts {total} tokens, {seen} were seen, and it gave {len(ids)} ids")
+
+    def _logprobs(self, ids: Sequence[int], meta: Mapping[str, Any]) -> tuple[Float32Array, int, int]:
+        """Log-probs of the new ids, NaN where there is none; how many were not finite, and how many are missing."""
+        count = len(ids)
+        entries = meta.get("output_token_logprobs") or []
+        total = len(self._ids) + count
+        if len(entries) >= total > count:
+            entries = entries[-total:][len(self._ids) :]
+        if len(entries) != count or any(not _is_entry_of(entry, i) for entry, i in zip(entries, ids, strict=True)):
+            # Which log-prob belongs to which id is not known, so none of them can be trusted.
+            return np.full(count, np.nan, dtype=np.float32), 0, count
+        values = [math.nan if entry[0] is None else float(entry[0]) for entry in entries]
+        logprobs = np.array(values, dtype=np.float64)
+        untrue = ~np.isfinite(logprobs) | (logprobs > _MAX_LOGPROB)
+        logprobs[untrue] = np.nan
+        return np.minimum(logprobs, 0.0).astype(np.float32), int(untrue.sum()), 0
+
+    def _note_versions(
+        self, count: int, meta: Mapping[str, Any]
+    ) -> tuple[Int32Array, Int32Array, Int32Array | None, Int32Array | None]:
+        """Versions of the new tokens, and where the engine gives spans, the true ones of all tokens."""
+        current = parse_version(meta.get("weight_version"), self._assumed_version)
+        before = current if self._stamp is None else self._stamp
+        # Without spans, tokens of a chunk that crosses a swap count as the older weights': never younger than they are.
+        self._versions.extend([min(before, current)] * count)
+        self._stamp = current
+        retractions = int(meta.get("num_retractions") or 0)
+        if self._kv_version is None or retractions > self._retractions:
+            self._kv_version, self._retractions = current, retractions
+        self._kv_versions.extend(
+            [min(self._kv_version, version) for version in self._versions[-count:]] if count else []
+        )
+        spans = meta.get("weight_versions")
+        all_versions = None
+        if spans:
+            self._versions = _expand_spans(spans, len(self._ids), self._assumed_version)
+            if self._retractions == 0 and self._versions:
+                self._kv_versions = [self._versions[0]] * len(self._versions)
+            all_versions = np.array(self._versions, dtype=np.int32)
+        new_versions = np.array(self._versions[len(self._versions) - count :], dtype=np.int32)
+        new_kv = np.array(self._kv_versions[len(self._kv_versions) - count :], dtype=np.int32)
+        all_kv = None if all_versions is None else np.array(self._kv_versions, dtype=np.int32)
+        return new_versions, new_kv, all_versions, all_kv
+
+
+def _expand_spans(spans: Sequence[Mapping[str, Any]], num_tokens: int, assumed: int) -> list[int]:
+    """One version per token from half-open spans that must cover [0, num_tokens) without gap or overlap."""
+    versions: list[int] = []
+    for span in spans:
+        start, end = span.get("start"), span.get("end")
+        if start != len(versions) or not isinstance(end, int) or not len(versions) <= end <= num_tokens:
+            raise EngineProtocolError(
+                f"weight version spans do not cover the {num_tokens} tokens: one is [{start}, {end}) after {len(versions)}"
+            )
+        versions.extend([parse_version(span.get("version"), assumed)] * (end - len(versions)))
+    if len(versions) != num_tokens:
+        raise EngineProtocolError(f"weight version spans end at token {len(versions)} of {num_tokens}")
+    return versions
+
+
+def _is_entry_of(entry: object, token_id: int) -> bool:
+    if not isinstance(entry, Sequence) or len(entry) < 2 or entry[1] != token_id:
+        return False
+    return entry[0] is None or (isinstance(entry[0], int | float) and not isinstance(entry[0], bool))
+
+
+def _finish(value: Any) -> tuple[FinishReason | None, str | None]:
+    if value is None:
+        return None, None
+    kind = value.get("type") if isinstance(value, Mapping) else value
+    if kind not in _FINISH_REASONS:
+        raise EngineProtocolError(f"unknown finish reason {kind!r}")
+    if not isinstance(value, Mapping):
+        return _FINISH_REASONS[kind], None
+    if kind == "abort":
+        _raise_status(value.get("status_code"), str(value.get("message") or "aborted"))
+        return "abort", str(value.get("message") or "aborted")
+    return _FINISH_REASONS[kind], f"matched {value['matched']}" if "matched" in value else None
+
+
+def _raise_error(event: Mapping[str, Any]) -> None:
+    error = event.get("error")
+    if error is not None:
+        message = error.get("message") if isinstance(error, Mapping) else error
+        code = error.get("code") if isinstance(error, Mapping) else None
+        _raise_status(code if isinstance(code, int) else 400, str(message))
+
+
+def _raise_status(status: object, message: str) -> None:
+    if not isinstance(status, int):
+        return
+    if 400 <= status < 500 and status not in {408, 429}:
+        raise EngineRejected(f"the engine refuses the request ({status}): {message}")
+    if status >= 400:
+        raise EngineUnavailable(f"the engine failed ({status}): {message}")

@@ -1,0 +1,302 @@
+"""A worker: one session, many rollouts at once, on one engine.
+
+Four loops run side by side: heartbeats (which bring the weights to follow and the items that are still ours), claims,
+checkpoints (all rollouts in one write), and ends (as many as are due in one write). A result is kept until the service
+has taken it or says that it is not ours. The worker stops writing when it has not reached the service for two thirds
+of its lease, by its own monotonic clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from rollway_service.core.errors import InvalidRequest, StaleFence
+from rollway_service.operations.messages import Claims, FinishedRollout, SessionOpened, WorkerHello
+from rollway_workers.control_plane import ControlPlane
+from rollway_workers.rollout_loop import LoopParts, RolloutLoop
+from rollway_workers.weights import WeightsKeeper
+
+_CLAIM_POLL_S = 1.0
+_RETRY_S = 0.5
+_MAX_RETRY_S = 10.0
+_WRITE_SHARE_OF_LEASE = 2 / 3
+_HEARTBEATS_PER_LEASE = 4
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Running:
+    """A rollout in flight."""
+
+    loop: RolloutLoop
+    task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class HostSettings:
+    """`slots`: rollouts at once. Times in seconds."""
+
+    name: str
+    pool_id: str
+    slots: int
+    checkpoint_interval_s: float = 0.5
+    is_draining: bool = field(default=False)
+
+
+class SessionOver(Exception):
+    """The lease is lost: nothing that was claimed is ours any more."""
+
+
+class WorkerHost:
+    """Runs rollouts of a pool until it is stopped."""
+
+    def __init__(self, control: ControlPlane, parts: LoopParts, weights: WeightsKeeper, settings: HostSettings) -> None:
+        self._control = control
+        self._parts = parts
+        self._weights = weights
+        self._settings = settings
+        self._session: SessionOpened | None = None
+        self._renewed_s = 0.0
+        self._running: dict[str, _Running] = {}
+        self._ended: dict[str, FinishedRollout] = {}
+        self._slot_freed = asyncio.Event()
+        self._has_ended = asyncio.Event()
+        self._news = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop`, then hand back what is unfinished."""
+        while not stop.is_set():
+            try:
+                await self._open_session(stop)
+                if self._session is None:
+                    return
+                await self._serve(stop)
+            except SessionOver as error:
+                log.warning("session_over", worker=self._settings.name, reason=str(error))
+                await self._abandon()
+        await self._hand_back()
+
+    async def _open_session(self, stop: asyncio.Event) -> None:
+        hello = WorkerHello(
+            pool_id=self._settings.pool_id,
+            name=self._settings.name,
+            slots=self._settings.slots,
+            engine=self._parts.info.facts.model_dump(mode="json"),
+            active_version=self._weights.active_version,
+        )
+        self._session = await self._persist(lambda: self._control.open_session(hello), stop)
+        self._renewed_s = time.monotonic()
+
+    async def _persist(self, call: Callable[[], Awaitable[SessionOpened]], stop: asyncio.Event) -> SessionOpened | None:
+        """Call until it works; None when stopped before."""
+        wait_s = _RETRY_S
+        while not stop.is_set():
+            try:
+                return await call()
+            except StaleFence:
+                raise
+            except Exception as error:  # noqa: BLE001
+                # A service that is away (database, network) comes back; a worker does not give up its engine for it.
+                log.warning("service_unreachable", worker=self._settings.name, error=str(error))
+            await _wait(stop, wait_s)
+            wait_s = min(_MAX_RETRY_S, wait_s * 2)
+        return None
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        duties = (self._heartbeats, self._claims, self._checkpoints, self._ends, self._listen)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._guarded(duty)) for duty in duties]
+            waiter = group.create_task(stop.wait())
+            done, _ = await asyncio.wait([*tasks, waiter], return_when=asyncio.FIRST_COMPLETED)
+            waiter.cancel()
+            for task in tasks:
+                task.cancel()
+        for task in tasks:
+            if task in done and (over := task.result()) is not None:
+                raise over
+
+    async def _guarded(self, duty: Callable[[], Awaitable[None]]) -> SessionOver | None:
+        """Repeat a duty through faults of the service; only a lost session ends it."""
+        wait_s = _RETRY_S
+        while True:
+            try:
+                await duty()
+                wait_s = _RETRY_S
+            except (SessionOver, StaleFence) as error:
+                return SessionOver(str(error))
+            except Exception as error:  # noqa: BLE001
+                # As above: the duty is taken up again, with all that it had to do.
+                log.warning("duty_failed", worker=self._settings.name, duty=duty.__name__, error=repr(error))
+                await asyncio.sleep(wait_s)
+                wait_s = min(_MAX_RETRY_S, wait_s * 2)
+
+    @property
+    def _open(self) -> SessionOpened:
+        assert self._session is not None
+        return self._session
+
+    def _may_write(self) -> bool:
+        return time.monotonic() - self._renewed_s < self._open.lease_s * _WRITE_SHARE_OF_LEASE
+
+    async def _heartbeats(self) -> None:
+        """Renew the lease, drop what is not ours any more, follow the weights."""
+        while True:
+            started_s = time.monotonic()
+            reply = await self._control.heartbeat(
+                self._open.session_id, active_version=self._weights.active_version, slots=self._settings.slots
+            )
+            self._renewed_s = started_s
+            for item_id, running in list(self._running.items()):
+                if reply.held.get(item_id) != running.loop.item.fence:
+                    self._drop(item_id, "the service has ended it or given it to another worker")
+            if await self._weights.follow(reply.target):
+                continue
+            await _wait(self._news, self._open.lease_s / _HEARTBEATS_PER_LEASE)
+            self._news.clear()
+
+    async def _listen(self) -> None:
+        """Turn news of the pool into a heartbeat and a claim."""
+        while True:
+            ticket = self._control.news_ticket(self._settings.pool_id)
+            if await self._control.wait_for_news(self._settings.pool_id, ticket, self._open.lease_s):
+                self._news.set()
+                self._slot_freed.set()
+
+    async def _claims(self) -> None:
+        while True:
+            self._slot_freed.clear()
+            free = self._settings.slots - len(self._running)
+            if free > 0 and not self._settings.is_draining and self._may_write():
+                claims = await self._control.claim(
+                    self._open.session_id, limit=free, active_version=self._weights.active_version
+                )
+                self._start(claims)
+                if claims.items:
+                    continue
+            await _wait(self._slot_freed, _CLAIM_POLL_S)
+
+    def _start(self, claims: Claims) -> None:
+        for item in claims.items:
+            loop = RolloutLoop(item, claims.jobs[item.job_id], self._parts)
+            task = asyncio.create_task(self._run_one(loop))
+            self._running[item.work_item_id] = _Running(loop, task)
+
+    async def _run_one(self, loop: RolloutLoop) -> None:
+        item_id = loop.item.work_item_id
+        try:
+            finished = await loop.run()
+        except asyncio.CancelledError:
+            self._running.pop(item_id, None)
+            raise
+        self._ended[item_id] = finished
+        self._has_ended.set()
+
+    def _drop(self, item_id: str, reason: str) -> None:
+        log.info("item_dropped", work_item_id=item_id, reason=reason)
+        self._ended.pop(item_id, None)
+        running = self._running.pop(item_id, None)
+        if running is not None:
+            running.task.cancel()
+        self._slot_freed.set()
+
+    async def _checkpoints(self) -> None:
+        """Every interval, one write for all rollouts that have passed a stretch."""
+        while True:
+            await asyncio.sleep(self._settings.checkpoint_interval_s)
+            if not self._may_write():
+                continue
+            taken = [
+                found
+                for item_id, running in self._running.items()
+                if item_id not in self._ended and (found := running.loop.take_checkpoint()) is not None
+            ]
+            if not taken:
+                continue
+            lost = await self._control.checkpoint(self._open.session_id, [piece for piece, _ in taken])
+            for piece, keep in taken:
+                if piece.work_item_id in lost:
+                    self._drop(piece.work_item_id, "its checkpoint was refused: another worker has it")
+                else:
+                    keep()
+
+    async def _ends(self) -> None:
+        """Hand in what has ended, as much as is due in one write."""
+        while True:
+            await self._has_ended.wait()
+            self._has_ended.clear()
+            if not self._ended:
+                continue
+            if not self._may_write():
+                await asyncio.sleep(_RETRY_S)
+                self._has_ended.set()
+                continue
+            due = dict(self._ended)
+            try:
+                await self._hand_in(list(due.values()))
+            except BaseException:
+                self._has_ended.set()
+                raise
+            for item_id in due:
+                self._ended.pop(item_id, None)
+                self._running.pop(item_id, None)
+            self._slot_freed.set()
+
+    async def _hand_in(self, due: list[FinishedRollout]) -> None:
+        try:
+            lost = await self._control.finish(self._open.session_id, due)
+        except InvalidRequest as error:
+            if len(due) > 1:
+                for one in due:
+                    await self._hand_in([one])
+                return
+            # Its own tree contradicts itself: a fault of this worker. It is given back, for another try.
+            log.error("result_refused", work_item_id=due[0].work_item_id, error=error.detail)
+            fences = {due[0].work_item_id: due[0].fence}
+            await self._control.release(self._open.session_id, fences, error.detail)
+            return
+        for item_id in lost:
+            log.info("result_too_late", work_item_id=item_id)
+
+    async def _abandon(self) -> None:
+        """Stop everything that was claimed under a lost session."""
+        tasks = [running.task for running in self._running.values()]
+        self._running.clear()
+        self._ended.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _hand_back(self) -> None:
+        """Save what can be saved, and end the session."""
+        if self._session is None:
+            return
+        session_id = self._session.session_id
+        try:
+            if self._ended:
+                await self._hand_in(list(self._ended.values()))
+            pieces = [
+                found[0]
+                for item_id, running in self._running.items()
+                if item_id not in self._ended and (found := running.loop.take_checkpoint(force=True)) is not None
+            ]
+            await self._abandon()
+            if pieces:
+                await self._control.checkpoint(session_id, pieces)
+            await self._control.close_session(session_id)
+        except Exception as error:  # noqa: BLE001
+            # The lease runs out by itself, and what was not handed in is done again from its checkpoints.
+            log.warning("hand_back_failed", worker=self._settings.name, error=repr(error))
+            await self._abandon()
+
+
+async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), timeout_s)
+    except TimeoutError:
+        return

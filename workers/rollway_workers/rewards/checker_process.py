@@ -1,0 +1,52 @@
+"""One checker process: takes a request from its pipe, answers, until it is told to stop or is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import resource
+import signal
+from multiprocessing.connection import Connection
+from typing import Any
+
+from rollway_workers.rewards.slow_checks import run_check
+
+_PR_SET_PDEATHSIG = 1
+_MEMORY_BYTES = 4 * 2**30
+
+
+def _limit_myself() -> None:
+    """Die with the parent, and never eat the machine's memory."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # math-verify warns at every call that its own time limit is off; ours is the one that works.
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    os.setpgid(0, 0)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"value": run_check(request)}
+    except MemoryError:
+        return {"error": f"the checker needed more than {_MEMORY_BYTES >> 30} GiB"}
+    except Exception as error:  # noqa: BLE001
+        # A checker is other people's code: whatever it raises is an answer of its own, never a score.
+        return {"error": f"{type(error).__name__}: {error}"[:2000]}
+
+
+def serve(pipe: Connection) -> None:
+    """Answer requests until the pipe closes."""
+    _limit_myself()
+    while True:
+        try:
+            request = pipe.recv()
+        except (EOFError, OSError):
+            return
+        if request is None:
+            return
+        pipe.send(_answer(request))
