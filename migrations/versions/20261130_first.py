@@ -167,6 +167,7 @@ def upgrade() -> None:
         sa.Column("groups_failed", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("groups_cancelled", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("groups_consumed", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("groups_stale", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("bytes_ready", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("bytes_consumed", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("rollouts_completed", sa.BigInteger(), server_default="0", nullable=False),

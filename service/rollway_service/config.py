@@ -27,6 +27,7 @@ class Settings(BaseModel):
     database_pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    url_file: Annotated[Path | None, Field(description="the service writes its URL here once it takes work")] = None
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
     session_lease_s: Annotated[
         float, Field(gt=0, description="a worker that is silent this long has lost its work")

@@ -22,6 +22,8 @@ from rollway_workers.rollout_loop import LoopParts, RolloutLoop
 from rollway_workers.weights import WeightsKeeper
 
 _CLAIM_POLL_S = 1.0
+_GATHER_S = 0.03
+"""Short rollouts end in bursts: waiting a moment turns many small transactions into one."""
 _RETRY_S = 0.5
 _MAX_RETRY_S = 10.0
 _WRITE_SHARE_OF_LEASE = 2 / 3
@@ -179,7 +181,8 @@ class WorkerHost:
                 self._start(claims)
                 if claims.items:
                     continue
-            await _wait(self._slot_freed, _CLAIM_POLL_S)
+            if await _wait(self._slot_freed, _CLAIM_POLL_S):
+                await asyncio.sleep(_GATHER_S)
 
     def _start(self, claims: Claims) -> None:
         for item in claims.items:
@@ -229,6 +232,7 @@ class WorkerHost:
         """Hand in what has ended, as much as is due in one write."""
         while True:
             await self._has_ended.wait()
+            await asyncio.sleep(_GATHER_S)
             self._has_ended.clear()
             if not self._ended:
                 continue
@@ -295,8 +299,9 @@ class WorkerHost:
             await self._abandon()
 
 
-async def _wait(event: asyncio.Event, timeout_s: float) -> None:
+async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
+    """True when the event came within the time."""
     try:
-        await asyncio.wait_for(event.wait(), timeout_s)
+        return await asyncio.wait_for(event.wait(), timeout_s)
     except TimeoutError:
-        return
+        return False

@@ -21,9 +21,9 @@ async def count_consumed(
     job_rows: Mapping[str, JobRow],
     *,
     sign: int = 1,
-    reason: str | None = None,
+    is_stale: bool = False,
 ) -> None:
-    """Move the jobs' counters of what trainers have used up (or, with sign -1, want again).
+    """Move the jobs' counters of what trainers have used up (or, with sign -1, want again; or find too old).
 
     A group counts once, when no consumer group wants it any more; that is what lets admission go on.
     """
@@ -36,10 +36,10 @@ async def count_consumed(
     for job_id in sorted(by_job):
         gone = by_job[job_id]
         counts = {
-            "groups_consumed": sign * len(gone),
+            "groups_stale" if is_stale else "groups_consumed": sign * len(gone),
             "bytes_consumed": sign * sum(delivery.num_bytes for delivery in gone),
         }
-        drops = {reason: len(gone)} if reason is not None and gone else None
+        drops = {"stale": len(gone)} if is_stale and gone else None
         await jobs.add_counts(transaction, job_id, counts, drops=drops)
         job = job_rows[job_id]
         for topic in (pool_topic(job.pool_id), job_topic(job_id)):

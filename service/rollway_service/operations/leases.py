@@ -223,7 +223,7 @@ async def _drop(
     if not dropped:
         return
     await deliveries.drop_deliveries(transaction, consumer_group, [delivery.group_id for delivery in dropped])
-    await count_consumed(context, transaction, dropped, {job.id: job for job in matching}, reason="stale")
+    await count_consumed(context, transaction, dropped, {job.id: job for job in matching}, is_stale=True)
 
 
 async def _lease(

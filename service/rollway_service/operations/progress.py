@@ -26,7 +26,8 @@ async def ahead_view(context: Context, transaction: Transaction, job: JobRow, co
     assert model is not None
     lineage = await context.lineage(transaction, model.id, model.latest_version)
     published = lineage.depth(model.latest_version) - lineage.depth(job.base_version)
-    counted = counters.groups_admitted - (counters.groups_dropped + counters.groups_failed + counters.groups_cancelled)
+    gone = counters.groups_dropped + counters.groups_failed + counters.groups_cancelled + counters.groups_stale
+    counted = counters.groups_admitted - gone
     return AheadView(
         versions_since_start=max(0, published),
         groups_counted=counted,
@@ -81,6 +82,7 @@ async def job_progress(
         groups_failed=counters.groups_failed,
         groups_cancelled=counters.groups_cancelled,
         groups_consumed=counters.groups_consumed,
+        groups_stale=counters.groups_stale,
         rollouts_completed=counters.rollouts_completed,
         rollouts_failed=counters.rollouts_failed,
         rollouts_cancelled=counters.rollouts_cancelled,

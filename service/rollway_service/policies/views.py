@@ -67,7 +67,7 @@ class AheadView:
     """How far a job has run ahead of its trainer.
 
     versions_since_start: publishes along the lineage since the job began. groups_counted: admitted groups that were
-    not dropped, failed or cancelled. groups_ahead, bytes_ahead: of those, not yet consumed.
+    not dropped, failed, cancelled or stale. groups_ahead, bytes_ahead: of those, not yet consumed.
     """
 
     versions_since_start: int

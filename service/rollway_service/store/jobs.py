@@ -181,7 +181,7 @@ async def reasons(transaction: Transaction) -> list[tuple[dict[str, int], dict[s
             (job_counters.c.groups_dropped > 0)
             | (job_counters.c.groups_failed > 0)
             | (job_counters.c.rollouts_failed > 0)
-            | (job_counters.c.groups_consumed > 0)
+            | (job_counters.c.groups_stale > 0)
         )
     )
     return [(row["drops"], row["failures"]) for row in rows]

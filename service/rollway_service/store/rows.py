@@ -130,6 +130,7 @@ class CounterRow:
     groups_failed: int
     groups_cancelled: int
     groups_consumed: int
+    groups_stale: int
     bytes_ready: int
     bytes_consumed: int
     rollouts_completed: int

@@ -219,6 +219,7 @@ job_counters = Table(
     _count("groups_failed"),
     _count("groups_cancelled"),
     _count("groups_consumed"),
+    _count("groups_stale"),
     _count("bytes_ready"),
     _count("bytes_consumed"),
     _count("rollouts_completed"),

@@ -18,6 +18,7 @@ from typing import Any
 from rollway_workers.rewards.checker_process import serve
 
 _PRELOAD = ["math_verify", "reasoning_gym", "rollway_workers.rewards.checker_process"]
+_START_S = 120.0
 _GROW_AFTER_S = 0.25
 _MAX_GROWTH = 4
 
@@ -133,6 +134,15 @@ class CheckerPool:
         process = self._methods.Process(target=serve, args=(theirs,), name="rollway-checker", daemon=True)
         process.start()
         theirs.close()
+        # Start-up (imports, above all) is no part of any check's time.
+        if not ours.poll(_START_S):
+            process.kill()
+            raise CheckerLost(f"a checker process did not start within {_START_S} s")
+        try:
+            ours.recv()
+        except EOFError:
+            process.join()
+            raise CheckerLost(f"a checker process died as it started (exit code {process.exitcode})") from None
         return _Checker(process, ours)
 
     def _give_back(self, checker: _Checker) -> None:

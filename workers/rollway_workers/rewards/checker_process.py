@@ -14,6 +14,7 @@ from typing import Any
 from rollway_workers.rewards.slow_checks import run_check
 
 _PR_SET_PDEATHSIG = 1
+READY = "ready"
 _MEMORY_BYTES = 4 * 2**30
 
 
@@ -42,6 +43,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 def serve(pipe: Connection) -> None:
     """Answer requests until the pipe closes."""
     _limit_myself()
+    pipe.send(READY)
     while True:
         try:
             request = pipe.recv()

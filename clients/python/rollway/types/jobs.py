@@ -137,6 +137,7 @@ class JobProgress(Response):
     groups_failed: int
     groups_cancelled: int
     groups_consumed: int
+    groups_stale: Annotated[int, Field(description="ready groups that were too old for every trainer")]
     rollouts_completed: int
     rollouts_failed: int
     rollouts_cancelled: int

@@ -21,7 +21,7 @@ def allowance(view: AheadView, config: Admission) -> Allowance:
     """The tightest of the gates.
 
     Source: staleness gate, AReaL (arXiv:2505.24298, section 5): submitted in total <= (version + S + 1) x batch.
-    Differs: groups that were dropped, failed or cancelled do not count, so filters do not starve the trainer.
+    Differs: groups that no trainer will see (dropped, failed, cancelled, stale) do not count, so that they never starve it.
     """
     gates = [
         Allowance(

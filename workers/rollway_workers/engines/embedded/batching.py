@@ -71,7 +71,8 @@ class BatchingManager:
     def __init__(self, model: PreTrainedModel, settings: BatchSettings, listener: Listener) -> None:
         self._listener = listener
         self._settings = settings
-        generation = GenerationConfig(do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=16)
+        untyped: Any = GenerationConfig
+        generation = untyped(do_sample=False, eos_token_id=-1, pad_token_id=0, max_new_tokens=16)
         batching = ContinuousBatchingConfig(
             max_batch_tokens=settings.max_batch_tokens,
             num_blocks=settings.num_blocks,
@@ -86,7 +87,8 @@ class BatchingManager:
         )
         random_state = torch.get_rng_state()
         with torch.no_grad():
-            self._manager: Any = model.init_continuous_batching(
+            untyped = model
+            self._manager: Any = untyped.init_continuous_batching(
                 generation_config=generation, continuous_batching_config=batching
             )
             # Before the processor exists: it keeps a reference of its own.

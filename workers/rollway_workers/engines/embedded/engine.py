@@ -124,10 +124,11 @@ class EmbeddedEngine:
         settings = settings or EmbeddedSettings()
         torch.set_num_threads(settings.threads)
         dtype = torch.float64 if settings.deterministic else torch.float32
-        model = AutoModelForCausalLM.from_pretrained(
+        model: Any = AutoModelForCausalLM.from_pretrained(
             str(path), dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
         )
-        return cls(model.to(settings.device).eval(), settings, weight_version=weight_version)
+        model.requires_grad_(requires_grad=False).eval()
+        return cls(model.to(settings.device), settings, weight_version=weight_version)
 
     # The listener's part: called in the generation thread.
 

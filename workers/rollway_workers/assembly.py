@@ -1,0 +1,153 @@
+"""Putting a worker together: pool, engine, tokenizer, scorer, host."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from rollway.digests import tokenizer_digest
+from rollway_service.config import Settings
+from rollway_service.engines.ports import Engine, EngineError
+from rollway_service.engines.sglang import SGLangEngine
+from rollway_service.operations.messages import PoolFacts
+from rollway_service.tokenization.ports import Tokenizer, TokenizerError, Tokenizers
+from rollway_workers.control_plane import ControlPlane
+from rollway_workers.host import HostSettings, WorkerHost
+from rollway_workers.rewards.scorer import Scorer
+from rollway_workers.rollout_loop import LoopParts
+from rollway_workers.weights import WeightsKeeper
+
+EMBEDDED = "embedded"
+_ENGINE_POLL_S = 1.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """`engine`: "embedded", or the base URL of a running SGLang. `slots`: rollouts at once, None = the engine's own."""
+
+    pool: str
+    engine: str = EMBEDDED
+    name: str = ""
+    slots: int | None = None
+    is_deterministic: bool = False
+    threads: int = 1
+    engine_wait_s: float = 300.0
+
+    @property
+    def worker_name(self) -> str:
+        return self.name or f"{socket.gethostname()}-{self.pool}"
+
+
+class WorkerRefused(Exception):
+    """The worker cannot serve this pool; the message says why."""
+
+
+async def _open_engine(options: WorkerOptions, pool: PoolFacts) -> Engine:
+    if options.engine == EMBEDDED:
+        # torch and transformers are only needed here.
+        from rollway_workers.engines.embedded import EmbeddedEngine, EmbeddedSettings  # noqa: PLC0415
+
+        settings = EmbeddedSettings(
+            deterministic=options.is_deterministic,
+            threads=options.threads,
+            profile=pool.profile,
+            worker=options.worker_name,
+        )
+        return await asyncio.to_thread(EmbeddedEngine.load, pool.model.source, settings)
+    return SGLangEngine(options.engine, profile=pool.profile, worker=options.worker_name)
+
+
+async def _wait_for_engine(engine: Engine, wait_s: float) -> None:
+    """Wait until the engine answers: one that is started beside the worker needs its time."""
+    deadline_s = asyncio.get_running_loop().time() + wait_s
+    while True:
+        try:
+            await engine.info()
+        except EngineError as error:
+            if asyncio.get_running_loop().time() >= deadline_s:
+                raise WorkerRefused(f"the engine does not answer: {error}") from error
+            await asyncio.sleep(_ENGINE_POLL_S)
+        else:
+            return
+
+
+async def _open_tokenizer(tokenizers: Tokenizers, pool: PoolFacts) -> Tokenizer | None:
+    """The model's tokenizer, checked by its digest; None where the model folder is not on this machine."""
+    try:
+        tokenizer = await tokenizers.load(pool.model.source)
+        digest = await asyncio.to_thread(tokenizer_digest, pool.model.source)
+    except (TokenizerError, FileNotFoundError) as error:
+        log.warning("no_tokenizer", model=pool.model.name, error=str(error))
+        return None
+    if pool.model.tokenizer_digest is not None and digest != pool.model.tokenizer_digest:
+        raise WorkerRefused(
+            f"the tokenizer in {pool.model.source} has the digest {digest}, model {pool.model.name!r} was registered"
+            f" with {pool.model.tokenizer_digest}"
+        )
+    return tokenizer
+
+
+@asynccontextmanager
+async def assembled_worker(
+    control: ControlPlane, tokenizers: Tokenizers, settings: Settings, options: WorkerOptions
+) -> AsyncIterator[WorkerHost]:
+    """A worker that is ready to run; its engine and checkers are closed at the end of the block.
+
+    Raises:
+        WorkerRefused: engine, model and tokenizer do not belong together, or the engine does not answer.
+    """
+    pool = await control.describe_pool(options.pool)
+    engine = await _open_engine(options, pool)
+    scorer = Scorer.from_settings(settings.reward_processes, settings.reward_functions)
+    try:
+        await _wait_for_engine(engine, options.engine_wait_s)
+        info = await engine.info()
+        if info.vocab_size is not None and info.vocab_size < (pool.model.vocab_size or 0):
+            raise WorkerRefused(
+                f"the engine's vocabulary has {info.vocab_size} ids, model {pool.model.name!r} has"
+                f" {pool.model.vocab_size}: it serves another model"
+            )
+        parts = LoopParts(
+            engine=engine,
+            info=info,
+            tokenizer=await _open_tokenizer(tokenizers, pool),
+            scorer=scorer,
+            window=pool.model.context_length,
+            vocab_size=pool.model.vocab_size or info.vocab_size,
+            eos_token_ids=pool.model.eos_token_ids,
+            stretch_tokens=settings.stretch_tokens,
+        )
+        host_settings = HostSettings(
+            name=options.worker_name,
+            pool_id=pool.pool_id,
+            slots=options.slots or info.max_running_requests,
+            checkpoint_interval_s=settings.checkpoint_interval_s,
+        )
+        yield WorkerHost(control, parts, WeightsKeeper(engine, info.weight_version), host_settings)
+    finally:
+        await scorer.close()
+        await engine.close()
+
+
+async def run_worker(
+    control: ControlPlane,
+    tokenizers: Tokenizers,
+    settings: Settings,
+    options: WorkerOptions,
+    stop: asyncio.Event,
+    started: asyncio.Event | None = None,
+) -> None:
+    """Run a worker until `stop`; `started` is set when it begins to take work."""
+    async with assembled_worker(control, tokenizers, settings, options) as host:
+        log.info("worker_started", worker=options.worker_name, pool=options.pool, engine=options.engine)
+        if started is not None:
+            started.set()
+        await host.run(stop)
+    log.info("worker_stopped", worker=options.worker_name)
