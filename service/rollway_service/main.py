@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,7 +119,7 @@ class _Server(uvicorn.Server):
     """uvicorn, which leaves signals to us: worker and steward end with it."""
 
     @contextlib.contextmanager
-    def capture_signals(self):  # type: ignore[no-untyped-def]
+    def capture_signals(self) -> Iterator[None]:
         yield
 
 
@@ -163,7 +165,7 @@ async def serve(options: Options) -> None:
 
 def _on_stdin(stop: asyncio.Event) -> None:
     """Standard input has something: its end means that whoever started us is gone."""
-    if not sys.stdin.buffer.read1(4096):
+    if not os.read(sys.stdin.fileno(), 4096):
         asyncio.get_running_loop().remove_reader(sys.stdin)
         stop.set()
 

@@ -289,14 +289,14 @@ class WorkerHost:
                 for item_id, running in self._running.items()
                 if item_id not in self._ended and (found := running.loop.take_checkpoint(force=True)) is not None
             ]
-            await self._abandon()
             if pieces:
                 await self._control.checkpoint(session_id, pieces)
             await self._control.close_session(session_id)
         except Exception as error:  # noqa: BLE001
             # The lease runs out by itself, and what was not handed in is done again from its checkpoints.
             log.warning("hand_back_failed", worker=self._settings.name, error=repr(error))
-            await self._abandon()
+        # Last, since an engine that hangs takes its time to abort, and the next worker should not wait for it.
+        await self._abandon()
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> bool:

@@ -75,7 +75,12 @@ class Database:
         else:
             self.url = parsed.set(drivername="postgresql+asyncpg")
             self._writer = self._reader = create_async_engine(
-                self.url, pool_size=pool_size, max_overflow=0, pool_timeout=30, pool_pre_ping=False
+                self.url,
+                pool_size=pool_size,
+                max_overflow=0,
+                pool_timeout=30,
+                # jsonb comes as text and is decoded by the column type, which knows about NUL.
+                json_deserializer=str,
             )
         self._write_lock = asyncio.Lock()
 

@@ -25,6 +25,7 @@ class _Running:
 
     call: Call
     aborted: asyncio.Event = field(default_factory=asyncio.Event)
+    sent_tokens: int = 0
 
 
 class ScriptedServer:
@@ -158,6 +159,9 @@ class ScriptedServer:
                 events = [event async for event in self._events(answer, running)]
                 return web.Response(body=events[-1], content_type="application/json")
             return await self._stream(request, answer, running)
+        except ConnectionResetError:
+            # The client has gone away, which frees its request, as in SGLang.
+            return web.Response()
         finally:
             self.running.pop(call.request_id, None)
 
@@ -218,6 +222,7 @@ class ScriptedServer:
                     finish["matched"] = answer.matched  # type: ignore[assignment]
             if position > start or is_over:
                 yield self._event(answer, running, start, position, position, finish)
+                running.sent_tokens = position
             if is_over or position == end:
                 return
             await _sleep(answer.chunk_delay_s, running)

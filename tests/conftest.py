@@ -1,0 +1,53 @@
+"""Databases for tests: SQLite files, and databases of one private PostgreSQL made from a migrated template."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rollway_service.store import migrate
+from tests.servers import PrivatePostgres, private_postgres
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+_names = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PrivatePostgres]:
+    with private_postgres() as server:
+        asyncio.run(migrate.upgrade(server.create_database("template_migrated")))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "rollway.db"
+    asyncio.run(migrate.upgrade(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture
+def sqlite_url(migrated_sqlite: Path, tmp_path: Path) -> str:
+    path = tmp_path / "rollway.db"
+    path.write_bytes(migrated_sqlite.read_bytes())
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def postgres_url(postgres: PrivatePostgres) -> Iterator[str]:
+    name = f"test_{next(_names)}"
+    yield postgres.create_database(name, template="template_migrated")
+    postgres.drop_database(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """An empty, migrated database of each kind."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
