@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,6 @@ from rollway_service.store.ports import Transaction
 from rollway_service.store.rows import DeliveryRow, JobRow, ModelRow, RunRow
 
 _POLL_S = 0.5
-_SCAN_AT_LEAST = 16
 
 
 @dataclass(slots=True)
@@ -97,7 +97,10 @@ async def _try_lease(
     matching = await _matching_jobs(transaction, run, request)
     choice = await _choose(context, transaction, consumer_group, matching, model, trainer_version, request)
     await _drop(context, transaction, consumer_group, choice.dropped, matching)
-    is_final = bool(matching) and all(is_terminal("job", job.state) for job in matching)
+    job_ids = [job.id for job in matching]
+    seen = len(choice.taken) + len(choice.dropped) + choice.withheld
+    is_contended = not choice.is_full and await deliveries.count_offered(transaction, consumer_group, job_ids) > seen
+    is_final = bool(matching) and not is_contended and all(is_terminal("job", job.state) for job in matching)
     if choice.taken and (choice.is_full or is_final or (is_last and request.allow_partial)):
         return await _lease(context, transaction, run, consumer_group, trainer_version, request, choice)
     header = {
@@ -109,9 +112,7 @@ async def _try_lease(
         "stale_dropped": len(choice.dropped),
     }
     if is_final and not choice.taken:
-        held = await deliveries.leased_elsewhere(
-            transaction, consumer_group, [job.id for job in matching], request.consumer
-        )
+        held = await deliveries.leased_elsewhere(transaction, consumer_group, job_ids, request.consumer)
         if held == 0:
             return empty_batch(**header, end_of_data=True)
         waiting_for = f"leases: {held} groups are leased to other consumers and may come back"
@@ -158,11 +159,11 @@ async def _choose(
     if not matching:
         return choice
     specs = {job.id: JobCreate.model_validate(job.spec) for job in matching}
+    smallest = min(spec.group_size for spec in specs.values())
     lineage = await context.lineage(transaction, model.id, model.latest_version)
     after: str | None = None
     while not choice.is_full:
-        wanted = (request.groups or request.samples or 1) - len(choice.taken)
-        limit = max(wanted, _SCAN_AT_LEAST)
+        limit = _wanted_groups(request, choice, smallest)
         offered = await deliveries.offered(transaction, consumer_group, list(specs), after=after, limit=limit)
         candidates = await _candidates(transaction, offered)
         for delivery in offered:
@@ -183,6 +184,14 @@ async def _choose(
             break
         after = offered[-1].ready_order
     return choice
+
+
+def _wanted_groups(request: BatchLease, choice: Choice, smallest_group: int) -> int:
+    """Groups still wanted. No more rows than these are locked, so that consumers do not hide groups from each other."""
+    if request.groups is not None:
+        return request.groups - len(choice.taken)
+    assert request.samples is not None
+    return max(1, math.ceil((request.samples - choice.num_samples) / smallest_group))
 
 
 def _place(choice: Choice, delivery: DeliveryRow, selection: Selection, size: int, request: BatchLease) -> None:

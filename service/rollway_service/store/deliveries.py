@@ -78,6 +78,19 @@ async def offered(
     return [as_row(DeliveryRow, row) for row in await transaction.all(statement)]
 
 
+async def count_offered(transaction: Transaction, consumer_group: str, job_ids: Sequence[str]) -> int:
+    """Offered groups of these jobs, those included that another transaction is about to take."""
+    return int(
+        await transaction.scalar(
+            select(func.count()).where(
+                deliveries.c.consumer_group_id == consumer_group,
+                deliveries.c.state == "offered",
+                deliveries.c.job_id.in_(job_ids),
+            )
+        )
+    )
+
+
 async def insert_batch(transaction: Transaction, *, lease_s: float, **values: Any) -> float:
     """Store a leased batch and return when its lease runs out."""
     statement = (
