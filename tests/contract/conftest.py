@@ -50,7 +50,9 @@ async def open_bench(database_url: str, tmp_path, **settings) -> Bench:
     tenant_id = await keys.ensure_tenant(context, "default")
     caller = await keys.authenticate(context, await keys.add_key(context, tenant_id, "test"))
     source = str(tmp_path)
-    await models.register_model(context, caller, ModelCreate(name="m", source=source, vocab_size=300, context_length=64))
+    await models.register_model(
+        context, caller, ModelCreate(name="m", source=source, vocab_size=300, context_length=64)
+    )
     run = await runs.create_run(context, caller, RunCreate(name="r", model="m"))
     return Bench(context, caller, run)
 

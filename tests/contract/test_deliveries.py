@@ -24,9 +24,7 @@ async def make_ready(bench, groups=4, *, group_size=2, version=0, **fields):
     """A job whose groups are all ready."""
     job = await bench.submit(groups, group_size=group_size, **fields)
     session_id = await bench.session()
-    items = (
-        await claims.claim(bench.context, session_id, limit=groups * group_size, active_version=version)
-    ).items
+    items = (await claims.claim(bench.context, session_id, limit=groups * group_size, active_version=version)).items
     await claims.finish(bench.context, session_id, [a_finished(item, version=version) for item in items])
     return job
 
@@ -194,7 +192,9 @@ async def test_nothing_can_be_rewound_that_was_never_leased(bench):
         await consumption.rewind(bench.context, bench.caller, bench.run.id, Rewind(step=None, consumer_group="none"))
 
 
-@pytest.mark.parametrize(("bound", "published", "is_served"), [(0, 0, True), (0, 1, False), (1, 1, True), (1, 2, False)])
+@pytest.mark.parametrize(
+    ("bound", "published", "is_served"), [(0, 0, True), (0, 1, False), (1, 1, True), (1, 2, False)]
+)
 async def test_staleness_is_judged_when_the_batch_is_handed_out(bench, bound, published, is_served):
     """Case B17: made at one version, pulled at another; accepted iff the distance is within the bound."""
     job = await make_ready(bench, 2)

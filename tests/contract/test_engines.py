@@ -43,8 +43,7 @@ async def collect(engine, request_id="r", prompt=PROMPT, chunk_tokens=8, **param
     """(ids, log-probs, weight versions, chunks) of a whole generation."""
     given = {"max_new_tokens": 40, "seed": 5, "stop_token_ids": (TINY_EOS,)} | params
     chunks = [
-        chunk
-        async for chunk in engine.generate(request_id, prompt, SamplingParams(**given), chunk_tokens=chunk_tokens)
+        chunk async for chunk in engine.generate(request_id, prompt, SamplingParams(**given), chunk_tokens=chunk_tokens)
     ]
     ids = np.concatenate([chunk.token_ids for chunk in chunks])
     logprobs = np.concatenate([chunk.logprobs for chunk in chunks])

@@ -149,7 +149,9 @@ async def samples_of(database_url, tmp_path, *, slots):
     async with running_stack(database_url, tmp_path, with_worker=False) as stack:
         await stack.start_worker(engine=EMBEDDED, slots=slots, is_deterministic=True)
         run = await stack.client.start_run("deterministic", model="tiny")
-        await run.submit(token_tasks(8, length=12), group_size=4, sampling={"max_new_tokens": 40, "seed": 5}, close=True)
+        await run.submit(
+            token_tasks(8, length=12), group_size=4, sampling={"max_new_tokens": 40, "seed": 5}, close=True
+        )
         found = {}
         async for batch in run.batches(groups=4, timeout_s=60):
             for sample in batch.samples:

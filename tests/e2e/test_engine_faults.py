@@ -187,9 +187,7 @@ async def test_an_aborted_generation_is_resumed_with_the_budget_that_is_left(dat
 
 
 async def test_an_abort_at_the_cap_sends_no_request_and_keeps_the_row(database_url, tmp_path):
-    async with running_stack(
-        database_url, tmp_path, responder=scripted(Answer(IDS, LOGPROBS, "abort"))
-    ) as stack:
+    async with running_stack(database_url, tmp_path, responder=scripted(Answer(IDS, LOGPROBS, "abort"))) as stack:
         rollout, trajectory = await one_rollout(stack)
         assert len(stack.engine.calls) == 1
         assert (rollout.state, trajectory.stop_reason) == ("completed", "length")
@@ -206,9 +204,7 @@ async def test_an_abort_that_answers_with_nothing_loses_nothing(sqlite_url, tmp_
     """Case B14: the service keeps its own copy from the stream."""
     slow = Answer(IDS, LOGPROBS, chunk_tokens=5, chunk_delay_s=5.0)
     options = {"abort_forgets": True, "is_incremental": is_incremental}
-    async with running_stack(
-        sqlite_url, tmp_path, responder=scripted(slow, rest_of), engine_options=options
-    ) as stack:
+    async with running_stack(sqlite_url, tmp_path, responder=scripted(slow, rest_of), engine_options=options) as stack:
         run = await stack.client.start_run("abort", model="tiny")
         job = await run.submit(token_tasks(1), group_size=1, sampling={"max_new_tokens": 10}, close=True)
         await until(lambda: stack.engine.running)

@@ -13,9 +13,7 @@ from tests.stack import TINY_EOS, running_stack, until
 async def test_a_job_goes_from_submission_to_consumed_batches(database_url, tmp_path):
     async with running_stack(database_url, tmp_path) as stack:
         run = await stack.client.start_run("first", model="tiny")
-        job = await run.submit(
-            token_tasks(5), group_size=4, sampling={"max_new_tokens": 40, "seed": 7}, close=True
-        )
+        job = await run.submit(token_tasks(5), group_size=4, sampling={"max_new_tokens": 40, "seed": 7}, close=True)
         sizes, seen = [], []
         async for batch in run.batches(groups=2, timeout_s=20):
             sizes.append(len(batch))

@@ -33,9 +33,7 @@ async def client_of(folder, url):
 
 async def start_job(client, tasks=4):
     run = await client.start_run("deaths", model="tiny")
-    job = await run.submit(
-        token_tasks(tasks), group_size=2, sampling={"max_new_tokens": TOKENS, "seed": 3}, close=True
-    )
+    job = await run.submit(token_tasks(tasks), group_size=2, sampling={"max_new_tokens": TOKENS, "seed": 3}, close=True)
     return run, job
 
 
@@ -149,7 +147,6 @@ async def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes(p
                         await assert_whole(client, run, engine)
 
 
-
 async def test_killing_the_whole_service_on_sqlite_resumes_from_the_checkpoint(tmp_path):
     async with scripted_engine() as engine:
         async with running_service(tmp_path, engine=engine.url) as (process, url):
@@ -157,9 +154,8 @@ async def test_killing_the_whole_service_on_sqlite_resumes_from_the_checkpoint(t
                 run, job = await start_job(client)
                 await until(lambda: checkpointed(client, job.id), within_s=40)
                 process.kill()
-        async with running_service(tmp_path, engine=engine.url) as (_, url):
-            async with client_of(tmp_path, url) as client:
-                job, run = await client.job(job.id), await client.run(run.id)
-                await job.wait(60)
-                await assert_whole(client, run, engine)
-                assert len(regenerated(engine)) == 8
+        async with running_service(tmp_path, engine=engine.url) as (_, url), client_of(tmp_path, url) as client:
+            job, run = await client.job(job.id), await client.run(run.id)
+            await job.wait(60)
+            await assert_whole(client, run, engine)
+            assert len(regenerated(engine)) == 8

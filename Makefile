@@ -1,0 +1,58 @@
+# Every target does its own set-up: `make demo` and `make test` work on a machine with Python 3.11 and nothing else.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up test test-all check bench sdk openapi lock postgres clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+$(INSTALLED): pyproject.toml requirements.lock
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PIP) -r requirements.lock
+	$(PIP) --no-deps -e .
+	touch $@
+
+demo: $(INSTALLED) ## train a small policy through a service of its own; writes demo-out/reward.png
+	$(VENV)/bin/rollway demo
+
+up: $(INSTALLED) ## serve on 127.0.0.1:8080 with SQLite and an embedded worker until Ctrl-C
+	$(VENV)/bin/rollway up
+
+test: $(INSTALLED) postgres check ## every check and test but the long suites
+	$(PY) -m pytest -q -m "not slow and not gpu"
+
+test-all: $(INSTALLED) postgres check ## the long suites too
+	$(PY) -m pytest -q -m "not gpu"
+
+check: $(INSTALLED) ## lint, types, import direction, generated files, migrations
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(PY) clients/python/tools/make_sync_client.py --check
+	$(PY) clients/python/tools/make_openapi.py --check
+	$(PY) migrations/check.py
+
+bench: $(INSTALLED) postgres ## measure every figure of the README; writes bench.json
+	$(PY) -m tests.bench all
+
+sdk: $(INSTALLED) ## make the sync client from the async one
+	$(PY) clients/python/tools/make_sync_client.py
+
+openapi: $(INSTALLED) ## write clients/openapi.json
+	$(PY) clients/python/tools/make_openapi.py
+
+lock: $(INSTALLED) ## write requirements.lock from what is installed now
+	$(PY) -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > requirements.lock
+
+postgres: ## install PostgreSQL 15 from Debian when it is missing
+	@deploy/install_postgres.sh
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out bench.json
