@@ -126,6 +126,15 @@ async def test_acknowledging_twice_for_the_same_step_changes_nothing(bench):
     assert (await bench.job(job.id)).progress.groups_consumed == 2
 
 
+async def test_a_group_that_two_consumer_groups_consume_at_once_counts_as_consumed(two):
+    first, second = two
+    job = await make_ready(first, 24)
+    for step in range(12):
+        batches = [await lease(first, consumer_group=name) for name in ("a", "b")]
+        await asyncio.gather(*(consume(bench, batch, step=step) for bench, batch in zip(two, batches, strict=True)))
+    assert (await second.job(job.id)).progress.groups_consumed == 24
+
+
 async def test_extending_keeps_a_lease(bench):
     await make_ready(bench, 2)
     batch = await lease(bench, lease_s=1.0)

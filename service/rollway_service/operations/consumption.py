@@ -27,7 +27,10 @@ async def count_consumed(
 
     A group counts once, when no consumer group wants it any more; that is what lets admission go on.
     """
-    wanted = await deliveries.wanted_by_others(transaction, [delivery.group_id for delivery in consumed])
+    if not consumed:
+        return
+    run_id = consumed[0].run_id
+    wanted = await deliveries.still_wanted(transaction, run_id, [delivery.group_id for delivery in consumed])
     by_job: dict[str, list[DeliveryRow]] = {}
     for delivery in consumed:
         by_job.setdefault(delivery.job_id, [])
@@ -145,7 +148,7 @@ async def rewind(context: Context, caller: Caller, run_id: str, request: Rewind)
     async with context.database.transaction() as transaction:
         consumer_group = await _consumer_group(transaction, caller, run_id, request.consumer_group)
         wanted_before = await deliveries.consumed_after(transaction, consumer_group, request.step)
-        still_wanted = await deliveries.wanted_by_others(transaction, [row.group_id for row in wanted_before])
+        still_wanted = await deliveries.still_wanted(transaction, run_id, [row.group_id for row in wanted_before])
         again = await deliveries.rewind(transaction, consumer_group, request.step)
         counted = [row for row in wanted_before if row.group_id not in still_wanted]
         job_rows = await jobs.jobs_by_ids(transaction, sorted({row.job_id for row in counted}))

@@ -253,10 +253,16 @@ async def expired_batches(transaction: Transaction, limit: int) -> list[BatchRow
     return [as_row(BatchRow, row) for row in await transaction.all(for_update(transaction, statement))]
 
 
-async def wanted_by_others(transaction: Transaction, group_ids: Sequence[str]) -> set[str]:
-    """Groups that some consumer group has not consumed yet."""
+async def still_wanted(transaction: Transaction, run_id: str, group_ids: Sequence[str]) -> set[str]:
+    """Groups of a run that some consumer group has not consumed yet.
+
+    Holds, until the transaction ends, a lock that all who ask about this run take: of two consumer groups that consume
+    the same group at the same moment, the second sees what the first did.
+    """
     if not group_ids:
         return set()
+    if transaction.dialect == "postgresql":
+        await transaction.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(run_id, 0))))
     rows = await transaction.all(
         select(deliveries.c.group_id)
         .where(deliveries.c.group_id.in_(group_ids), deliveries.c.state.in_(("offered", "leased")))

@@ -10,7 +10,7 @@ from rollway._async.waiting import Repeater
 from rollway.arrays import TreeArrays
 from rollway.batch import Batch
 from rollway.container import ContainerError
-from rollway.errors import BatchCorrupt, Conflict
+from rollway.errors import BatchCorrupt, Conflict, RollwayError
 from rollway.framing import BATCH_MEDIA_TYPE, read_frame
 from rollway.types import BatchConsumed, BatchExtend, BatchHeader, BatchLease, BatchReturn, BatchState
 
@@ -39,14 +39,18 @@ class AsyncLeasedBatch(Batch):
 
     async def extend(self, lease_s: float = 600.0) -> BatchState:
         """Keep the batch for so many seconds more."""
-        return await self._transport.call(
-            BatchState, "POST", f"/v1/batches/{self.id}/extend", body=BatchExtend(lease_s=lease_s)
-        )
+        return await self._tell("extend", BatchExtend(lease_s=lease_s))
 
     async def _settle(self, verb: str, body: BatchConsumed | BatchReturn) -> BatchState:
-        state = await self._transport.call(BatchState, "POST", f"/v1/batches/{self.id}/{verb}", body=body)
+        state = await self._tell(verb, body)
         self.is_settled = True
         return state
+
+    async def _tell(self, verb: str, body: BatchConsumed | BatchReturn | BatchExtend) -> BatchState:
+        if self.id is None:
+            why = "the data has ended" if self.header.end_of_data else f"waiting for {self.header.waiting_for}"
+            raise RollwayError(f"this batch is empty ({why}): there is nothing to acknowledge, extend or give back")
+        return await self._transport.call(BatchState, "POST", f"/v1/batches/{self.id}/{verb}", body=body)
 
 
 async def lease(transport: AsyncTransport, run_id: str, request: BatchLease) -> AsyncLeasedBatch:

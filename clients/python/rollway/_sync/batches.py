@@ -10,7 +10,7 @@ from rollway._sync.waiting import Repeater
 from rollway.arrays import TreeArrays
 from rollway.batch import Batch
 from rollway.container import ContainerError
-from rollway.errors import BatchCorrupt, Conflict
+from rollway.errors import BatchCorrupt, Conflict, RollwayError
 from rollway.framing import BATCH_MEDIA_TYPE, read_frame
 from rollway.types import BatchConsumed, BatchExtend, BatchHeader, BatchLease, BatchReturn, BatchState
 
@@ -39,14 +39,18 @@ class LeasedBatch(Batch):
 
     def extend(self, lease_s: float = 600.0) -> BatchState:
         """Keep the batch for so many seconds more."""
-        return self._transport.call(
-            BatchState, "POST", f"/v1/batches/{self.id}/extend", body=BatchExtend(lease_s=lease_s)
-        )
+        return self._tell("extend", BatchExtend(lease_s=lease_s))
 
     def _settle(self, verb: str, body: BatchConsumed | BatchReturn) -> BatchState:
-        state = self._transport.call(BatchState, "POST", f"/v1/batches/{self.id}/{verb}", body=body)
+        state = self._tell(verb, body)
         self.is_settled = True
         return state
+
+    def _tell(self, verb: str, body: BatchConsumed | BatchReturn | BatchExtend) -> BatchState:
+        if self.id is None:
+            why = "the data has ended" if self.header.end_of_data else f"waiting for {self.header.waiting_for}"
+            raise RollwayError(f"this batch is empty ({why}): there is nothing to acknowledge, extend or give back")
+        return self._transport.call(BatchState, "POST", f"/v1/batches/{self.id}/{verb}", body=body)
 
 
 def lease(transport: Transport, run_id: str, request: BatchLease) -> LeasedBatch:
