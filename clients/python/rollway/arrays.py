@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollway.container import ContainerError, Float32Array, Int32Array
+from rollway.types.base import INT32_MAX
 from rollway.types.rollouts import Origin, TreeLayout
 
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
@@ -72,8 +73,8 @@ def expand_spans(spans: Sequence[Sequence[int]], covered: BoolArray, what: str) 
     for start, end, value in spans:
         if not 0 <= start < end <= len(covered):
             raise ContainerError(f"{what} span [{start}, {end}) lies outside the {len(covered)} tokens")
-        if value < 0:
-            raise ContainerError(f"{what} span [{start}, {end}) has the negative value {value}")
+        if not 0 <= value <= INT32_MAX:
+            raise ContainerError(f"{what} span [{start}, {end}) has the value {value}, which is no version")
         values[start:end] = value
     for (_, before, *_), (after, *_) in pairwise(spans):
         if after < before:
@@ -106,10 +107,14 @@ def expand_tree(layout: TreeLayout, token_ids: Int32Array, logprobs: Float32Arra
     observed = np.full(len(token_ids), np.nan, dtype=np.float32)
     observed[is_model] = logprobs
     loss_mask = np.zeros(len(token_ids), dtype=np.uint8)
+    position = 0
     for start, end in layout.trainable:
         if not 0 <= start < end <= len(token_ids):
             raise ContainerError(f"trainable range [{start}, {end}) lies outside the {len(token_ids)} tokens")
+        if start < position:
+            raise ContainerError(f"trainable ranges overlap or are out of order at token {start}")
         loss_mask[start:end] = 1
+        position = end
     untrue = np.flatnonzero((loss_mask == 1) & ~(is_model & np.isfinite(observed)))
     if len(untrue):
         raise ContainerError(f"token {int(untrue[0])} is marked trainable without an observed log-prob")

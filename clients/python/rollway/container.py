@@ -68,6 +68,8 @@ def _tensor(view: memoryview, header: dict[str, Any], start: int, name: str, dty
         found = entry["dtype"]
     except (KeyError, TypeError, ValueError):
         raise ContainerError(f"container has no one-dimensional tensor {name}") from None
+    if not isinstance(count, int):
+        raise ContainerError(f"container has no one-dimensional tensor {name}")
     if found != dtype:
         raise ContainerError(f"tensor {name} is {found}, expected {dtype}")
     item = np.dtype(_DTYPES[dtype]).itemsize

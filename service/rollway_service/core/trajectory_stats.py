@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from rollway.arrays import check_path
 from rollway.container import ContainerError
 from rollway.types import TreeLayout
+from rollway.types.base import INT32_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ def check_layout(layout: TreeLayout, num_token_ids: int, num_logprobs: int) -> N
     _check_cover(layout.kv_versions, model, "kv_version")
     trainable = sum(end - start for start, end in layout.trainable)
     if any(start >= end for start, end in layout.trainable) or _overlap(layout.trainable, model) != trainable:
-        raise ContainerError("a trainable range lies outside the model nodes, or ranges overlap")
+        raise ContainerError("a trainable range is empty or lies outside the model nodes")
+    if any(after < before for (_, before), (after, _) in pairwise(layout.trainable)):
+        raise ContainerError("trainable ranges overlap or are out of order: tokens would count twice")
 
 
 def trajectory_stats(layout: TreeLayout, path: Sequence[int]) -> TrajectoryStats:
@@ -98,8 +101,8 @@ def _check_cover(spans: Sequence[Sequence[int]], model: Sequence[tuple[int, int]
     """Spans must cover the model ranges exactly: in order, without gap or overlap, non-negative values."""
     position = 0
     for start, end, value in spans:
-        if start < position or start >= end or value < 0:
-            raise ContainerError(f"{what} span [{start}, {end}) of {value} is out of order, empty or negative")
+        if start < position or start >= end or not 0 <= value <= INT32_MAX:
+            raise ContainerError(f"{what} span [{start}, {end}) of {value} is out of order, empty or no version")
         position = end
     covered = sum(end - start for start, end, _ in spans)
     if covered != sum(end - start for start, end in model) or _overlap([span[:2] for span in spans], model) != covered:
