@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
-from rollway.types import EngineFacts, RewardValue, RolloutFailure, Usage
+from rollway.framing import container_offsets
+from rollway.types import BatchHeader, EngineFacts, RewardValue, RolloutFailure, Usage
 from rollway_service.core.tree import PackedTree, Tree
 from rollway_service.operations.messages import ClaimedItem, FinishedRollout, FinishedTrajectory
 
@@ -29,9 +31,7 @@ def weights_folder(tmp_path: Path, number: int = 1) -> Path:
     return folder
 
 
-def a_tree(
-    *, prompt: int = 4, sampled: int = 3, version: int = 0, logprobs: list[float] | None = None
-) -> PackedTree:
+def a_tree(*, prompt: int = 4, sampled: int = 3, version: int = 0, logprobs: list[float] | None = None) -> PackedTree:
     """A packed chain."""
     tree = Tree()
     root = tree.add("prompt", list(range(10, 10 + prompt)), parent=-1, turn=0)
@@ -40,6 +40,79 @@ def a_tree(
     versions = np.full(len(values), version, dtype=np.int32)
     tree.extend_sampled(leaf, np.arange(20, 20 + len(values), dtype=np.int32), values, versions, versions)
     return tree.pack()
+
+
+def a_batch_header(trees: Sequence[PackedTree]) -> BatchHeader:
+    """The header of a batch of chains, two to a group; rewards count up from 0, the third has none."""
+    offsets = container_offsets([len(tree.container) for tree in trees])
+    samples = [_sample_header(index, tree) for index, tree in enumerate(trees)]
+    groups = [_group_header(start // 2, samples[start : start + 2]) for start in range(0, len(samples), 2)]
+    tree_headers = [
+        {
+            "tree_id": f"tree_{index}",
+            "offset": offset,
+            "length": len(tree.container),
+            "sha256": tree.sha256,
+            "layout": tree.layout,
+        }
+        for index, (offset, tree) in enumerate(zip(offsets, trees, strict=True))
+    ]
+    return BatchHeader(
+        batch_id="bat_1",
+        run_id="run_1",
+        model_id="mod_1",
+        consumer_group="default",
+        trainer_version=4,
+        expires_at_s=1e9,
+        end_of_data=False,
+        groups=groups,
+        trees=tree_headers,
+    )
+
+
+def _sample_header(index: int, tree: PackedTree) -> dict[str, Any]:
+    versions = [value for _, _, value in tree.layout.weight_versions]
+    return {
+        "trajectory_id": f"trj_{index}",
+        "rollout_id": f"rol_{index}",
+        "tree": index,
+        "path": list(range(len(tree.layout.parents))),
+        "role": "policy",
+        "recipe": "chain",
+        "member_index": index % 2,
+        "stop_reason": "completed",
+        "reward": None if index == 2 else float(index),
+        "rewards": [],
+        "logprob_kind": "tempered",
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "seed": index,
+        "num_tokens": tree.layout.num_tokens,
+        "num_trainable": sum(end - start for start, end in tree.layout.trainable),
+        "oldest_version": min(versions),
+        "newest_version": max(versions),
+        "engine": EngineFacts(kind="scripted", build="test"),
+        "timings": {},
+        "findings": [],
+    }
+
+
+def _group_header(index: int, samples: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "group_id": f"grp_{index}",
+        "job_id": "job_1",
+        "task_id": f"tsk_{index}",
+        "task_index": index,
+        "task_key": None,
+        "task_metadata": {},
+        "recipe": "chain",
+        "group_size": 2,
+        "failed_members": 0,
+        "stale_members": 0,
+        "samples": samples,
+    }
 
 
 def a_finished(

@@ -1,6 +1,7 @@
 """Spans to arrays: equal lengths, mask only where it is true, and no span set that leaves a doubt (case B16)."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_spans_are_the_runs_of_the_values_and_give_them_back(values, offset):
     spans = spans_of(array, offset)
     assert [value for start, end, value in spans for _ in range(end - start)] == values
     assert [span[0] for span in spans] == ([offset, *(span[1] for span in spans[:-1])] if values else [])
-    assert all(before[2] != after[2] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[2] != after[2] for before, after in pairwise(spans))
     assert expand_spans(spans_of(array), np.ones(len(values), dtype=bool), "v").tolist() == values
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import orjson
 from pydantic import ValidationError
 
-from rollway.arrays import TreeArrays, expand_tree
+from rollway.arrays import TreeArrays, check_path, expand_tree
 from rollway.container import ContainerError, read_container
 from rollway.types.batches import BatchHeader
 
@@ -75,4 +75,13 @@ def read_frame(data: bytes) -> tuple[BatchHeader, list[TreeArrays]]:
         if hashlib.sha256(container).hexdigest() != tree.sha256:
             raise ContainerError(f"tree {tree.tree_id} differs from what was stored: its hash does not match")
         trees.append(expand_tree(tree.layout, *read_container(container)))
+    _check_samples(header)
     return header, trees
+
+
+def _check_samples(header: BatchHeader) -> None:
+    """Every sample must be a path of a tree that came along: a trainer should learn it now, not in mid-step."""
+    for sample in (sample for group in header.groups for sample in group.samples):
+        if not 0 <= sample.tree < len(header.trees):
+            raise ContainerError(f"sample {sample.trajectory_id} is of tree {sample.tree}; {len(header.trees)} came")
+        check_path(header.trees[sample.tree].layout, sample.path)

@@ -24,7 +24,7 @@ PREFIXES: dict[str, str] = {
     "batch": "bat",
     "consumer_group": "cgr",
 }
-_PATTERN = re.compile(r"^([a-z]{3})_([0-9a-f]{32})$")
+_PATTERN = re.compile(r"([a-z]{3})_([0-9a-f]{32})")
 
 
 def new_id(kind: str) -> str:
@@ -33,7 +33,7 @@ def new_id(kind: str) -> str:
 
 
 def is_id(kind: str, value: str) -> bool:
-    match = _PATTERN.match(value)
+    match = _PATTERN.fullmatch(value)
     return match is not None and match[1] == PREFIXES[kind]
 
 
