@@ -115,6 +115,31 @@ def _group_header(index: int, samples: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+_COUNTED = object()
+
+
+def a_stream_event(
+    ids: Sequence[Any],
+    logprobs: Sequence[float | None] | None = None,
+    *,
+    total: Any = _COUNTED,
+    finish: str | None = None,
+    version: str = "0",
+    spans: Sequence[tuple[Any, Any, Any]] | None = None,
+) -> dict[str, Any]:
+    """An event of SGLang's stream. `total` is its own count of tokens: by default that of `ids`, None for no count."""
+    values = [-1.0] * len(ids) if logprobs is None else logprobs
+    meta: dict[str, Any] = {
+        "finish_reason": None if finish is None else {"type": finish},
+        "output_token_logprobs": [[value, token_id, None] for value, token_id in zip(values, ids, strict=False)],
+        "weight_version": version,
+        "completion_tokens": len(ids) if total is _COUNTED else total,
+    }
+    if spans is not None:
+        meta["weight_versions"] = [{"version": str(v), "start": start, "end": end} for v, start, end in spans]
+    return {"text": "", "output_ids": list(ids), "meta_info": meta}
+
+
 def a_finished(
     item: ClaimedItem,
     *,

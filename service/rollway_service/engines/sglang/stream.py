@@ -54,6 +54,12 @@ class GenerationReader:
             EngineRejected, EngineUnavailable: the event is an error.
             EngineProtocolError: what it says cannot be true.
         """
+        try:
+            return self._read(event)
+        except (AttributeError, IndexError, OverflowError, TypeError, ValueError) as error:
+            raise EngineProtocolError(f"an event of the stream has another form than SGLang's: {error}") from error
+
+    def _read(self, event: Mapping[str, Any]) -> Chunk:
         _raise_error(event)
         meta = event.get("meta_info")
         if not isinstance(meta, Mapping):
@@ -88,12 +94,12 @@ class GenerationReader:
         new = total - seen
         if new <= 0:
             return []
-        if len(ids) == total:
-            if list(ids[:seen]) != self._ids:
-                raise EngineProtocolError("the stream changed ids that it had given before")
+        if len(ids) == total and list(ids[:seen]) == self._ids:
             return list(ids[seen:])
         if len(ids) == new or (reason == "abort" and len(ids) == new + 1):
             return list(ids[:new])
+        if len(ids) == total:
+            raise EngineProtocolError("the stream changed ids that it had given before")
         raise EngineProtocolError(f"the engine counts {total} tokens, {seen} were seen, and it gave {len(ids)} ids")
 
     def _logprobs(self, ids: Sequence[int], meta: Mapping[str, Any]) -> tuple[Float32Array, int, int]:

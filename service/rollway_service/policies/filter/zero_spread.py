@@ -25,9 +25,11 @@ def decide(view: GroupView, config: Parameters) -> Decision:
 
     Source: dynamic sampling, DAPO (arXiv:2503.14476, section 3.2); differs: a threshold instead of exact equality.
     """
-    rewards = view.rewards_G
-    if np.isnan(rewards).all():
+    rewards = view.rewards_G[~np.isnan(view.rewards_G)]
+    if len(rewards) == 0:
         return Keep(reason="no_rewards")
-    if float(np.std(rewards)) <= config.min_std:
+    # Of equal rewards such as 0.1, rounding makes the standard deviation a little more than 0.
+    is_equal = bool(rewards.min() == rewards.max())
+    if is_equal or float(np.std(rewards)) <= config.min_std:
         return Drop(reason="zero_reward_spread")
     return Keep(reason="rewards_spread")
