@@ -10,7 +10,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from rollway.framing import container_offsets
-from rollway.types import BatchHeader, EngineFacts, RewardValue, RolloutFailure, Usage
+from rollway.types import BatchHeader, EngineFacts, Message, RewardValue, RolloutFailure, Usage
 from rollway_service.core.tree import PackedTree, Tree
 from rollway_service.operations.messages import ClaimedItem, FinishedRollout, FinishedTrajectory
 
@@ -113,6 +113,26 @@ def _group_header(index: int, samples: list[dict[str, Any]]) -> dict[str, Any]:
         "stale_members": 0,
         "samples": samples,
     }
+
+
+class ByteTokenizer:
+    """Ids are bytes of UTF-8: every character but ASCII is spread over several ids. There are no special ones."""
+
+    vocab_size = 256
+    eos_token_ids = ()
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        return list("".join(message.content for message in messages).encode())
+
+    def decode(self, token_ids: Sequence[int], *, skip_special: bool = True) -> str:  # noqa: ARG002
+        return bytes(token_ids).decode(errors="replace")
+
+
+class WordTokenizer(ByteTokenizer):
+    """Ids are words with a space before, which is dropped at the start of what is decoded, as some tokenizers do."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special: bool = True) -> str:  # noqa: ARG002
+        return "".join(f" {('', 'one', 'two', 'three')[token_id]}" for token_id in token_ids).removeprefix(" ")
 
 
 _COUNTED = object()
