@@ -74,7 +74,8 @@ def sample(
     scores = logits if logits.dtype == torch.float64 else logits.float()
     temperatures = torch.tensor([p.temperature or 1.0 for p in params], dtype=scores.dtype, device=scores.device)
     logprobs = torch.log_softmax(scores / temperatures[:, None], dim=-1)
-    keys = logprobs.double()
+    # A copy: of float64, `double()` would be the log-probs themselves, and the noise would end up in them.
+    keys = logprobs.to(torch.float64, copy=True)
     drawn = [row for row, p in enumerate(params) if p.temperature > 0]
     if drawn:
         noise = gumbel_noise([params[row].seed for row in drawn], [positions[row] for row in drawn], scores.shape[-1])
