@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
+from pydantic import BaseModel, ValidationError
 from safetensors.numpy import save_file
 
 from rollway.framing import container_offsets
 from rollway.types import BatchHeader, EngineFacts, Message, RewardValue, RolloutFailure, Usage
+from rollway_service.api.problems import json_path
 from rollway_service.core.tree import PackedTree, Tree
 from rollway_service.operations.messages import ClaimedItem, FinishedRollout, FinishedTrajectory
 
@@ -118,6 +121,33 @@ def _group_header(index: int, samples: list[dict[str, Any]]) -> dict[str, Any]:
 def reward_of_length(answer: str, *, reference: Any, metadata: dict[str, Any], scale: float = float("nan")) -> float:
     """A reward function as an operator would write it."""
     return len(answer) * scale + float(metadata.get("bonus", 0))
+
+
+def paths_refused(model: type[BaseModel], body: Any) -> list[str]:
+    """JSON paths of what is refused in a body, as the service would answer them; empty when it is taken."""
+    try:
+        model.model_validate(body)
+    except ValidationError as error:
+        return [json_path(("body", *item["loc"]), item.get("ctx", {})) for item in error.errors()]
+    return []
+
+
+class ScriptedAnswers(httpx.BaseTransport):
+    """A network that gives these answers in turn: a response, a status whose problem it makes up, or an error."""
+
+    def __init__(self, answers: Sequence[httpx.Response | httpx.TransportError | int]) -> None:
+        self._answers = list(answers)
+        self.requests: list[httpx.Request] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        answer = self._answers[len(self.requests)]
+        self.requests.append(request)
+        if isinstance(answer, httpx.TransportError):
+            raise answer
+        if isinstance(answer, httpx.Response):
+            return answer
+        problem = {"type": "t", "title": "x", "status": answer, "code": "c", "detail": "d"}
+        return httpx.Response(answer, json=problem, headers={"Content-Type": "application/problem+json"})
 
 
 class ByteTokenizer:

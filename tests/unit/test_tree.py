@@ -109,7 +109,7 @@ def test_a_gain_must_fit_where_the_tree_stands():
     mark = tree.mark()
     tree.add("environment", [3], parent=0, turn=0)
     gain = tree.pack(since=mark)
-    with pytest.raises(ValueError, match="the piece starts at node 1, the tree is at 0"):
+    with pytest.raises(ValueError, match=r"the piece .*node 1.* the tree is at 0"):
         other.apply(gain)
     tree.apply(tree.pack(since=tree.mark()))
     assert len(tree.nodes) == 2

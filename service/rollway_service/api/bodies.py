@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,19 +18,25 @@ from rollway_service.api.problems import problem_response
 from rollway_service.core.errors import FieldInvalid, InvalidRequest
 
 MAX_JSON_DEPTH = 64
+_MAYBE_HUGE = re.compile(rb"[0-9]{19}")
+"""Digits of which orjson may make a float in silence: integers beyond 64 bits."""
 
 
 def parse_json(body: bytes) -> Any:
     """Parse strict JSON.
 
     Raises:
-        InvalidRequest: not JSON, or it holds NaN, an infinity or a lone surrogate; with the JSON path where known.
+        InvalidRequest: not JSON, or it holds NaN, an infinity, a lone surrogate or an integer beyond 64 bits; with the
+            JSON path where known.
     """
     try:
-        return orjson.loads(body)
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         _find_fault(body)
         raise InvalidRequest(f"the body is not JSON: {error}") from None
+    if _MAYBE_HUGE.search(body):
+        _find_fault(body)
+    return value
 
 
 def _find_fault(body: bytes) -> None:

@@ -74,11 +74,13 @@ def json_path(location: Sequence[Any], context: dict[str, Any]) -> str:
     """A pydantic location as a JSON path: ("body", "tasks", 3, "key") becomes $.tasks[3].key."""
     start, *parts = location or ("body",)
     path = "$" if start == "body" else f"{start}:"
+    before: Any = None
     for part in parts:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif part not in _UNION_TAGS:
+        elif part not in _UNION_TAGS or not isinstance(before, int):
             path += f".{part}" if path != f"{start}:" else str(part)
+        before = part
     return path + str(context.get("suffix", ""))
 
 
@@ -87,10 +89,12 @@ _UNION_TAGS = frozenset({"exact", "numeric", "regex", "math", "reasoning_gym", "
 
 
 def validation_errors(error: RequestValidationError) -> tuple[FieldError, ...]:
-    return tuple(
-        FieldError(json_path(item["loc"], item.get("ctx", {})), str(item["msg"]).removeprefix("Value error, "))
-        for item in error.errors()
-    )
+    found = []
+    for item in error.errors():
+        context = item.get("ctx", {})
+        message = str(context.get("message", item["msg"])).removeprefix("Value error, ")
+        found.append(FieldError(json_path(item["loc"], context), message))
+    return tuple(found)
 
 
 async def _on_service_error(_request: Request, error: Exception) -> Response:

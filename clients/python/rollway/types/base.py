@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StrictInt
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, StrictInt
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
@@ -55,10 +55,12 @@ def _check_name(name: str) -> str:
 
 def _json_error(suffix: str, message: str) -> PydanticCustomError:
     """An error about a value inside a free JSON value; `suffix` continues the JSON path of the field."""
-    return PydanticCustomError("json_value", "{message}", {"message": message, "suffix": suffix})
+    template = "at {suffix}: {message}" if suffix else "{message}"
+    return PydanticCustomError("json_value", template, {"message": message, "suffix": suffix})
 
 
-def _check_json(value: JsonValue, suffix: str = "", depth: int = 0) -> JsonValue:
+def _check_json(value: Any, suffix: str = "", depth: int = 0) -> Any:
+    """Before pydantic's own check, whose locations name the types on the way (`.list[0].dict.x.float`)."""
     if depth > MAX_JSON_DEPTH:
         raise _json_error(suffix, f"is nested deeper than {MAX_JSON_DEPTH} levels")
     if isinstance(value, float) and not math.isfinite(value):
@@ -72,7 +74,8 @@ def _check_json(value: JsonValue, suffix: str = "", depth: int = 0) -> JsonValue
             _check_json(item, f"{suffix}[{index}]", depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
-            _check_nested_text(key, suffix)
+            if isinstance(key, str):
+                _check_nested_text(key, suffix)
             _check_json(item, f"{suffix}.{key}", depth + 1)
     return value
 
@@ -84,15 +87,10 @@ def _check_nested_text(text: str, suffix: str) -> None:
         raise _json_error(suffix, str(error)) from None
 
 
-def _check_metadata(metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    _check_json(metadata)
-    return metadata
-
-
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(_check_name)]
 Text = Annotated[str, Field(max_length=MAX_TEXT_CHARS), AfterValidator(_check_unicode)]
-Json = Annotated[JsonValue, AfterValidator(_check_json)]
-Metadata = Annotated[dict[str, JsonValue], AfterValidator(_check_metadata)]
+Json = Annotated[JsonValue, BeforeValidator(_check_json)]
+Metadata = Annotated[dict[str, JsonValue], BeforeValidator(_check_json)]
 Tags = Annotated[list[Name], Field(max_length=64)]
 Seed = Annotated[StrictInt, Field(ge=INT64_MIN, le=INT64_MAX, description="int64")]
 TokenId = Annotated[StrictInt, Field(ge=0, le=INT32_MAX)]
