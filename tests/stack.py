@@ -50,7 +50,9 @@ class Stack:
     engine: ScriptedServer | None = None
     workers: list[tuple[asyncio.Task[None], asyncio.Event]] = field(default_factory=list)
 
-    async def start_worker(self, *, name: str = "w1", pool: str = "tiny", slots: int = 32, engine: str | None = None, **options: Any):
+    async def start_worker(
+        self, *, name: str = "w1", pool: str = "tiny", slots: int = 32, engine: str | None = None, **options: Any
+    ):
         """A worker on the scripted engine (or another), ready to take work."""
         stop, started = asyncio.Event(), asyncio.Event()
         chosen = WorkerOptions(
@@ -58,9 +60,7 @@ class Stack:
         )
         control = DirectControlPlane(self.context, self.caller.tenant_id)
         settings = self.context.settings
-        task = asyncio.create_task(
-            run_worker(control, self.context.tokenizers, settings, chosen, stop, started)
-        )
+        task = asyncio.create_task(run_worker(control, self.context.tokenizers, settings, chosen, stop, started))
         waiter = asyncio.create_task(started.wait())
         await asyncio.wait([task, waiter], return_when=asyncio.FIRST_COMPLETED)
         if task.done():

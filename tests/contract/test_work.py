@@ -53,10 +53,11 @@ async def test_only_the_current_owner_may_end_an_item_and_exactly_once(two):
     assert (new.work_item_id, new.fence, new.attempts) == (old.work_item_id, old.fence + 1, 2)
     assert await finish(first, one, [old]) == [old.work_item_id]
     assert await finish(second, other, [new], reward=0.5) == []
-    assert await finish(second, other, [new]) == [new.work_item_id]
+    assert await finish(second, other, [new]) == []
+    assert await finish(second, other, [new], tree=a_tree(sampled=4)) == [new.work_item_id]
     progress = (await first.job(job.id)).progress
     assert (progress.rollouts_completed, progress.reward_sum) == (1, 0.5)
-    assert progress.wasted_tokens == 6
+    assert progress.wasted_tokens == 3 + 4
     found = await queries.list_rollouts(first.context, first.caller, filters={}, cursor=None, limit=10)
     assert [rollout.id for rollout in found.items] == [new.rollout_id]
 

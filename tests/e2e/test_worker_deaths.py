@@ -120,7 +120,7 @@ async def test_a_worker_that_is_stopped_hands_its_work_over_at_once(postgres_url
                 second = worker_command(engine=engine.url, database=postgres_url, name="second")
                 with started(first, tmp_path / "first.log") as worker:
                     run, job = await start_job(client)
-                    await until(lambda: len(engine.running) == 8, within_s=40)
+                    await until(lambda: checkpointed(client, job.id), within_s=40)
                     assert await asyncio.to_thread(worker.stop) == 0
                 await until(lambda: not engine.running)
                 with started(second, tmp_path / "second.log"):
@@ -128,6 +128,8 @@ async def test_a_worker_that_is_stopped_hands_its_work_over_at_once(postgres_url
                     rollouts = await assert_whole(client, run, engine)
                 # It was handed back, not lost: the attempt does not count against the rollout.
                 assert {rollout.attempts for rollout in rollouts} == {1}
+                assert len(regenerated(engine)) == 8
+                assert all(kept >= STRETCH for kept in regenerated(engine))
 
 
 async def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes(postgres_url, tmp_path):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -67,6 +67,7 @@ class WorkerHost:
         self._renewed_s = 0.0
         self._running: dict[str, _Running] = {}
         self._ended: dict[str, FinishedRollout] = {}
+        self._unknown: dict[str, int] = {}
         self._slot_freed = asyncio.Event()
         self._has_ended = asyncio.Event()
         self._news = asyncio.Event()
@@ -157,10 +158,23 @@ class WorkerHost:
             for item_id, running in list(self._running.items()):
                 if reply.held.get(item_id) != running.loop.item.fence:
                     self._drop(item_id, "the service has ended it or given it to another worker")
+            await self._give_back_unknown(reply.held)
             if await self._weights.follow(reply.target):
                 continue
             await _wait(self._news, self._open.lease_s / _HEARTBEATS_PER_LEASE)
             self._news.clear()
+
+    async def _give_back_unknown(self, held: Mapping[str, int]) -> None:
+        """Release items that are ours for the service alone: the answer to a claim was lost, or they cannot be started.
+
+        Only what is unknown in two heartbeats in a row: an answer may be on its way.
+        """
+        unknown = {item_id: fence for item_id, fence in held.items() if item_id not in self._running}
+        lost = {item_id: fence for item_id, fence in unknown.items() if self._unknown.get(item_id) == fence}
+        self._unknown = unknown
+        if lost:
+            log.warning("items_never_begun", worker=self._settings.name, work_item_ids=sorted(lost))
+            await self._control.release(self._open.session_id, lost, "its worker never began it")
 
     async def _listen(self) -> None:
         """Turn news of the pool into a heartbeat and a claim."""
@@ -186,7 +200,12 @@ class WorkerHost:
 
     def _start(self, claims: Claims) -> None:
         for item in claims.items:
-            loop = RolloutLoop(item, claims.jobs[item.job_id], self._parts)
+            try:
+                loop = RolloutLoop(item, claims.jobs[item.job_id], self._parts)
+            except Exception as error:
+                # A checkpoint that cannot be read, say: its neighbours start all the same, and a heartbeat releases it.
+                log.error("item_cannot_start", work_item_id=item.work_item_id, exc_info=error)
+                continue
             task = asyncio.create_task(self._run_one(loop))
             self._running[item.work_item_id] = _Running(loop, task)
 

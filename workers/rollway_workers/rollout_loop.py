@@ -28,7 +28,6 @@ from rollway.types import (
     Usage,
 )
 from rollway_service.core.checkpoint import encode_checkpoint, restore
-from rollway_service.core.tree import Mark
 from rollway_service.engines.ports import (
     Chunk,
     Engine,
@@ -103,12 +102,12 @@ class RolloutLoop:
         self._started_s = time.monotonic()
         self._reward_s: float | None = None
         self.tree, self.state = restore(item.checkpoints)
+        self._saved = self.tree.mark()
         if self.tree.nodes:
             self._note_lost_generation()
         else:
             self.tree.add("prompt", item.prompt_ids, parent=-1, turn=0)
         self._leaf = len(self.tree.nodes) - 1
-        self._saved = self.tree.mark() if item.checkpoints else Mark()
         self._sequence = len(item.checkpoints)
         self._stretch = (self.tree.num_sampled(self._leaf), time.monotonic())
         self._has_stretch = False

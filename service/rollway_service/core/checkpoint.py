@@ -1,7 +1,8 @@
 """Checkpoints of a rollout in flight: what its tree gained since the last one, and where the loop stands.
 
+    4 bytes  CRC-32 of all that follows, little endian
     4 bytes  header length, little endian
-    header   JSON: layout of the gain, first node, whether it continues that node, loop state
+    header   JSON: layout of the gain, where it goes on from, loop state
     rest     the container with the gained tokens
 
 A work item's checkpoints, applied in order, give back the tree exactly.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from zlib import crc32
 
 import orjson
 
@@ -51,25 +53,41 @@ def encode_checkpoint(gain: PackedTree, state: LoopState) -> bytes:
             "layout": gain.layout.model_dump(mode="json"),
             "first_node": gain.first_node,
             "continues": gain.continues,
+            "base_tokens": gain.base_tokens,
             "state": asdict(state),
         }
     )
-    return len(header).to_bytes(_LENGTH_BYTES, "little") + header + gain.container
+    body = len(header).to_bytes(_LENGTH_BYTES, "little") + header + gain.container
+    return crc32(body).to_bytes(_LENGTH_BYTES, "little") + body
 
 
 def _decode(payload: bytes) -> tuple[PackedTree, LoopState]:
-    end = _LENGTH_BYTES + int.from_bytes(payload[:_LENGTH_BYTES], "little")
-    header = orjson.loads(payload[_LENGTH_BYTES:end])
+    body = payload[_LENGTH_BYTES:]
+    if crc32(body) != int.from_bytes(payload[:_LENGTH_BYTES], "little"):
+        raise ValueError("the checkpoint's bytes have changed since it was written")
+    end = _LENGTH_BYTES + int.from_bytes(body[:_LENGTH_BYTES], "little")
+    header = orjson.loads(body[_LENGTH_BYTES:end])
     state = LoopState(**header["state"])
     state.generations = [(reason, tokens) for reason, tokens in state.generations]
     layout = TreeLayout.model_validate(header["layout"])
-    return PackedTree(payload[end:], layout, header["first_node"], header["continues"]), state
+    gain = PackedTree(body[end:], layout, header["first_node"], header["continues"], header["base_tokens"])
+    return gain, state
 
 
 def restore(payloads: Sequence[bytes]) -> tuple[Tree, LoopState]:
-    """Tree and loop state from all checkpoints of a work item, in order."""
-    tree, state = Tree(), LoopState()
+    """Tree and loop state from all checkpoints of a work item, in order.
+
+    One that cannot be read, or that does not go on from what was read before it, is left out: what it held is generated
+    again, and the loop state says so.
+    """
+    tree, state, unreadable = Tree(), LoopState(), 0
     for payload in payloads:
-        gain, state = _decode(payload)
-        tree.apply(gain)
+        try:
+            gain, gained_state = _decode(payload)
+            tree.apply(gain)
+        except (ValueError, KeyError, TypeError):
+            unreadable += 1
+        else:
+            state = gained_state
+    state.note("checkpoint_unreadable", unreadable)
     return tree, state

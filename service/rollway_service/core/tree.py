@@ -49,12 +49,14 @@ class PackedTree:
     """Bytes and layout of a tree, or of what a tree gained since a mark.
 
     `first_node` is the index of the first node listed; `continues` says that it was there before and only grew.
+    `base_tokens`: tokens of the tree's last node at the mark.
     """
 
     container: bytes
     layout: TreeLayout
     first_node: int = 0
     continues: bool = False
+    base_tokens: int = 0
 
     @property
     def sha256(self) -> str:
@@ -171,17 +173,24 @@ class Tree:
             trainable=ranges_of(np.isfinite(observed)),
         )
         container = save({"token_ids": token_ids, "behavior_logprobs": logprobs})
-        return PackedTree(container, layout, first, continues)
+        return PackedTree(container, layout, first, continues, since.last_node_tokens)
 
     def apply(self, packed: PackedTree) -> None:
-        """Append what `pack(since=...)` gave for a tree in the state of this one."""
+        """Append what `pack(since=...)` gave for a tree in the state of this one.
+
+        Raises:
+            ValueError: the piece goes on from another state, or contradicts itself; nothing was appended.
+        """
         layout = packed.layout
         token_ids, logprobs = read_container(packed.container)
         roots = layout.model_copy(update={"parents": [-1] * len(layout.parents)})
         arrays = expand_tree(roots, token_ids, logprobs)
         expected = len(self.nodes) - (1 if packed.continues else 0)
-        if packed.first_node != expected:
-            raise ValueError(f"the piece starts at node {packed.first_node}, the tree is at {expected}")
+        if packed.first_node != expected or packed.base_tokens != self.mark().last_node_tokens:
+            raise ValueError(
+                f"the piece goes on from node {packed.first_node} and {packed.base_tokens} tokens, the tree is at"
+                f" {expected} and {self.mark().last_node_tokens}"
+            )
         for position, origin in enumerate(layout.origins):
             where = slice(arrays.starts[position], arrays.starts[position + 1])
             grown = packed.continues and position == 0

@@ -13,7 +13,7 @@ from rollway_service.operations.context import Context
 from rollway_service.operations.messages import CheckpointPiece, ClaimedItem, Claims, FinishedRollout
 from rollway_service.operations.rollout_ends import RolloutEnd, end_rollouts
 from rollway_service.operations.sessions import live_session, requeue_items
-from rollway_service.store import jobs, work
+from rollway_service.store import jobs, records, work
 from rollway_service.store.ports import Transaction
 from rollway_service.store.rows import TaskRow, WorkItemRow
 
@@ -43,7 +43,7 @@ async def _claims(transaction: Transaction, items: Sequence[WorkItemRow]) -> Cla
         return Claims(items=[], jobs={})
     rows = await jobs.jobs_by_ids(transaction, sorted({item.job_id for item in items}))
     tasks = await jobs.tasks_by_ids(transaction, sorted({item.task_id for item in items}))
-    resumed = [item.id for item in items if item.attempts > 1]
+    resumed = [item.id for item in items if item.fence > 1]
     payloads = await work.checkpoints_of(transaction, resumed)
     now_s = await transaction.now_s()
     return Claims(
@@ -116,24 +116,35 @@ async def finish(context: Context, session_id: str, finished: Sequence[FinishedR
             RolloutEnd(owned[rollout.work_item_id], rollout) for rollout in finished if rollout.work_item_id in owned
         ]
         await end_rollouts(context, transaction, ends)
-        lost = [rollout for rollout in finished if rollout.work_item_id not in owned]
-        await _book_waste(transaction, lost)
-    return sorted(rollout.work_item_id for rollout in lost)
+        rest = [rollout for rollout in finished if rollout.work_item_id not in owned]
+        return await _late(transaction, rest)
 
 
-async def _book_waste(transaction: Transaction, lost: Sequence[FinishedRollout]) -> None:
-    items = await work.items_by_ids(transaction, [rollout.work_item_id for rollout in lost])
+async def _late(transaction: Transaction, rest: Sequence[FinishedRollout]) -> list[str]:
+    """Items whose results came too late; their tokens are booked as waste.
+
+    A result that is stored already was sent again because the answer was lost, and is not late.
+    """
+    items = await work.items_by_ids(transaction, [rollout.work_item_id for rollout in rest])
+    trees = await records.trees_of_groups(transaction, sorted({item.group_id for item in items.values()}))
+    stored = {(tree.work_item_id, tree.sha256) for tree in trees.values()}
     wasted: dict[str, int] = {}
-    for rollout in lost:
+    late = []
+    for rollout in rest:
         item = items.get(rollout.work_item_id)
+        sha256 = None if rollout.tree is None else rollout.tree.sha256
+        if item is not None and item.fence == rollout.fence and (item.id, sha256) in stored:
+            continue
+        late.append(rollout.work_item_id)
         if item is not None:
             wasted[item.job_id] = wasted.get(item.job_id, 0) + rollout.usage.sampled_tokens
     for job_id in sorted(wasted):
         await jobs.add_counts(transaction, job_id, {"wasted_tokens": wasted[job_id]})
+    return sorted(late)
 
 
 async def release(context: Context, session_id: str, fences: dict[str, int], reason: str) -> None:
-    """Hand items back unfinished; they are queued again and keep their checkpoints."""
+    """Hand back items that this worker cannot finish; they are queued again, up to their `limits.max_attempts`."""
     async with context.database.transaction() as transaction:
         owned = await work.owned_items(transaction, session_id, fences)
-        await requeue_items(context, transaction, list(owned.values()), reason, uncount=True)
+        await requeue_items(context, transaction, list(owned.values()), reason)

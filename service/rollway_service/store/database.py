@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Executable, event, select
 from sqlalchemy.engine import RowMapping, make_url
+from sqlalchemy.exc import DataError, StatementError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
+from rollway_service.core.errors import InvalidRequest
 from rollway_service.store.columns import now_s
 
 _SQLITE_READERS = 4
@@ -104,8 +106,13 @@ class Database:
     @asynccontextmanager
     async def _begin(self, engine: AsyncEngine) -> AsyncIterator[Transaction]:
         self.num_transactions += 1
-        async with engine.begin() as connection:
-            yield Transaction(connection)
+        try:
+            async with engine.begin() as connection:
+                yield Transaction(connection)
+        except StatementError as error:
+            if _is_bad_value(error):
+                raise InvalidRequest(f"the database cannot hold a value: {error.orig}") from error
+            raise
 
     async def dispose(self) -> None:
         await self._writer.dispose()
@@ -138,6 +145,14 @@ def _sqlite_engine(url: str, pool_size: int, *, read_only: bool) -> AsyncEngine:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
     return engine
+
+
+def _is_bad_value(error: StatementError) -> bool:
+    """Whether a value, not the database, was at fault: refused by the driver, or by PostgreSQL as a data exception."""
+    state = getattr(error.orig, "sqlstate", None)
+    if isinstance(state, str):
+        return state.startswith("22")
+    return isinstance(error, DataError) or isinstance(error.orig, ValueError | OverflowError | TypeError)
 
 
 T = TypeVar("T")

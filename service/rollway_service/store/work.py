@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from rollway_service.core.states import sources
 from rollway_service.store.columns import now_s
@@ -209,7 +210,15 @@ async def end_items(transaction: Transaction, item_ids: Sequence[str], target: s
 
 
 async def insert_checkpoints(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    await transaction.insert_many(insert(checkpoints).values(created_at_s=now_s()), rows)
+    """Keep checkpoints. One that is there already is replaced: its owner sends it again when the answer was lost."""
+    if not rows:
+        return
+    dialect = postgresql if transaction.dialect == "postgresql" else sqlite
+    statement = dialect.insert(checkpoints).values(created_at_s=now_s())
+    replaced = {name: statement.excluded[name] for name in ("fence", "sampled_tokens", "payload", "created_at_s")}
+    await transaction.insert_many(
+        statement.on_conflict_do_update(index_elements=["work_item_id", "sequence"], set_=replaced), rows
+    )
 
 
 async def checkpoints_of(transaction: Transaction, item_ids: Sequence[str]) -> dict[str, list[bytes]]:
