@@ -16,6 +16,7 @@ from rollway.types import BatchHeader, EngineFacts, Message, RewardValue, Rollou
 from rollway_service.api.problems import json_path
 from rollway_service.core.tree import PackedTree, Tree
 from rollway_service.operations.messages import ClaimedItem, FinishedRollout, FinishedTrajectory
+from rollway_service.store.rows import JobRow, WorkItemRow
 
 
 def token_tasks(number: int, *, length: int = 4, reference: Any = None) -> list[dict[str, Any]]:
@@ -195,8 +196,35 @@ def a_stream_event(
     return {"text": "", "output_ids": list(ids), "meta_info": meta}
 
 
+def a_job_row() -> JobRow:
+    """A job as it is stored; its spec is left to the test."""
+    owner = {"tenant_id": "ten_1", "run_id": "run_1", "model_id": "mod_1", "pool_id": "poo_1"}
+    fields = {"purpose": "train", "state": "open", "paused": False, "priority": 50, "seed": 7, "base_version": 0}
+    return JobRow(id="job_1", **owner, **fields, spec={}, created_at_s=1.0, ended_at_s=None)
+
+
+def a_work_item() -> WorkItemRow:
+    """A claimed work item as it is stored."""
+    names = ("tenant", "run", "job", "pool", "group", "task", "rollout", "session")
+    none = dict.fromkeys(("min_version", "exact_version", "last_error", "deadline_at_s"))
+    return WorkItemRow(
+        id="wki_1",
+        **{f"{name}_id": f"{name[:3]}_1" for name in names},
+        **none,
+        member_index=0,
+        seed=7,
+        state="claimed",
+        rank=0,
+        fence=1,
+        attempts=1,
+        created_at_s=1.0,
+        claimed_at_s=2.0,
+        deadline_s=60.0,
+    )
+
+
 def a_finished(
-    item: ClaimedItem,
+    item: ClaimedItem | WorkItemRow,
     *,
     reward: float | None = 1.0,
     failure: RolloutFailure | None = None,
@@ -208,7 +236,7 @@ def a_finished(
     packed = tree or a_tree(version=version)
     rewards = [] if reward is None else [RewardValue(name="exact", value=reward, weight=1.0, source="exact")]
     return FinishedRollout(
-        work_item_id=item.work_item_id,
+        work_item_id=item.id if isinstance(item, WorkItemRow) else item.work_item_id,
         fence=item.fence,
         tree=packed,
         trajectories=[FinishedTrajectory(path=[0, 1], stop_reason="completed", finish_reasons=["stop"])],
