@@ -1,5 +1,6 @@
 """The tree: invariants i to iii over trees of any shape, and what it refuses."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -157,3 +158,32 @@ def test_walks_and_counts_follow_one_branch():
     assert tree.path_ids(two).tolist() == [1, 2, 9]
     assert (tree.num_sampled(one), tree.num_sampled(two), tree.num_sampled(root)) == (0, 1, 0)
     assert Tree().path_ids(-1).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"continues": True, "first_node": 1}, "cannot grow"),
+        ({"first_node": 1}, "goes on from node 1"),
+        ({"base_tokens": 1}, "and 1 tokens, the tree is at 2 and 2"),
+        ({"layout": {"parents": [0, 3]}}, "node 3 of the piece has the parent 3"),
+        ({"layout": {"parents": [-2, 0]}}, "node 2 of the piece has the parent -2"),
+        ({"layout": {"lengths": [1, 2]}}, "nodes hold 3 tokens, the array 2"),
+    ],
+)
+def test_a_gain_that_does_not_fit_leaves_the_tree_as_it_was(changes, words):
+    tree = Tree()
+    for growth in (Growth("prompt", 0, False, [1], [], []), Growth("prompt", 1, False, [2, 3], [], [])):
+        growth.apply(tree)
+    before, mark = tree.pack(), tree.mark()
+    ahead = Tree()
+    ahead.apply(before)
+    for growth in (Growth("forced", 2, False, [4], [], []), Growth("forced", 3, False, [5], [], [])):
+        growth.apply(ahead)
+    gain = ahead.pack(since=mark)
+    layout = gain.layout.model_copy(update=changes.get("layout", {}))
+    with pytest.raises(ValueError, match=words):
+        tree.apply(replace(gain, **changes | {"layout": layout}))
+    assert tree.pack() == before
+    tree.apply(gain)
+    assert tree.pack() == ahead.pack()

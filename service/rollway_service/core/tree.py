@@ -185,12 +185,7 @@ class Tree:
         token_ids, logprobs = read_container(packed.container)
         roots = layout.model_copy(update={"parents": [-1] * len(layout.parents)})
         arrays = expand_tree(roots, token_ids, logprobs)
-        expected = len(self.nodes) - (1 if packed.continues else 0)
-        if packed.first_node != expected or packed.base_tokens != self.mark().last_node_tokens:
-            raise ValueError(
-                f"the piece goes on from node {packed.first_node} and {packed.base_tokens} tokens, the tree is at"
-                f" {expected} and {self.mark().last_node_tokens}"
-            )
+        self._check_piece(packed)
         for position, origin in enumerate(layout.origins):
             where = slice(arrays.starts[position], arrays.starts[position + 1])
             grown = packed.continues and position == 0
@@ -207,12 +202,24 @@ class Tree:
                     arrays.weight_versions[where],
                     arrays.kv_versions[where],
                 )
-            elif grown:
-                raise ValueError(f"node {packed.first_node} of origin {origin} cannot grow")
             else:
                 self.add(
                     origin, arrays.token_ids[where].copy(), parent=layout.parents[position], turn=layout.turns[position]
                 )
+
+    def _check_piece(self, packed: PackedTree) -> None:
+        """Raise ValueError unless a piece, well-formed in itself, fits this tree to its last node."""
+        expected = len(self.nodes) - (1 if packed.continues else 0)
+        if packed.first_node != expected or packed.base_tokens != self.mark().last_node_tokens:
+            raise ValueError(
+                f"the piece goes on from node {packed.first_node} and {packed.base_tokens} tokens, the tree is at"
+                f" {expected} and {self.mark().last_node_tokens}"
+            )
+        if packed.continues and not (self.nodes and self.nodes[-1].is_model and packed.layout.origins[:1] == ["model"]):
+            raise ValueError(f"node {packed.first_node} is no model node and cannot grow")
+        for index, parent in enumerate(packed.layout.parents, start=packed.first_node):
+            if not -1 <= parent < index:
+                raise ValueError(f"node {index} of the piece has the parent {parent}, which does not come before it")
 
 
 def _joined(parts: list[Int32Array] | list[Float32Array], dtype: type[np.generic]) -> np.ndarray:
