@@ -45,6 +45,19 @@ def test_any_text_in_any_chunks_is_the_text(text, data):
     assert "".join(texts).count(BROKEN) == text.count(BROKEN)
 
 
+@given(st.lists(st.sampled_from([*"a삼😊é".encode(), 0x80, 0xFF, 0xF0]), max_size=30), st.data())
+@settings(deadline=None, max_examples=300)
+def test_broken_bytes_give_what_they_give_when_decoded_at_once(ids, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(ids)), max_size=8)))
+    chunks = [ids[start:end] for start, end in zip([0, *cuts], [*cuts, len(ids)], strict=True)]
+    assert "".join(pushed(ByteTokenizer(), chunks)) == bytes(ids).decode(errors="replace")
+
+
+def test_a_character_cut_after_a_run_of_broken_bytes_is_not_lost():
+    broken, character = [0xEC] * 12, list("삼".encode())
+    assert "".join(pushed(ByteTokenizer(), [broken + character[:2], character[2:]])) == BROKEN * 12 + "삼"
+
+
 @given(st.lists(st.integers(128, 191), min_size=9, max_size=40))
 @settings(deadline=None, max_examples=30)
 def test_bytes_that_will_never_be_a_character_are_not_held_for_ever(broken):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from rollway_service.tokenization.ports import Tokenizer
 
 _REPLACEMENT = "\ufffd"
+_MAX_START_TOKENS = 3
+"""All bytes of a character but the last, at one byte a token."""
 _MAX_HELD_TOKENS = 8
 """A character is at most 4 bytes, and byte-level tokens hold at least one: longer runs are really broken bytes."""
 
@@ -26,19 +28,21 @@ class IncrementalDecoder:
     def push(self, token_ids: Sequence[int]) -> str:
         """Text that became whole with these ids; may be empty."""
         self._held.extend(token_ids)
-        text = self._held_text()
-        if text.endswith(_REPLACEMENT) and self._tail_may_complete():
+        if not self._text_of(self._held).endswith(_REPLACEMENT):
+            return self._release(len(self._held))
+        if self._tail_may_complete():
             return ""
-        return self._release(text)
+        # Broken bytes for good, but for the last few, which may be the start of a character.
+        return self._release(len(self._held) - _MAX_START_TOKENS)
 
     def flush(self) -> str:
         """The rest, at the end of the sequence."""
-        return self._release(self._held_text())
+        return self._release(len(self._held))
 
-    def _held_text(self) -> str:
+    def _text_of(self, held: Sequence[int]) -> str:
         """Decoded with the ids before, since some tokenizers drop a leading space of what they decode alone."""
         before = self._tokenizer.decode(self._context)
-        return self._tokenizer.decode(self._context + self._held)[len(before) :]
+        return self._tokenizer.decode([*self._context, *held])[len(before) :]
 
     def _tail_may_complete(self) -> bool:
         """Whether the broken end of the text is short enough to be the start of a character."""
@@ -47,8 +51,9 @@ class IncrementalDecoder:
                 return True
         return len(self._held) <= _MAX_HELD_TOKENS
 
-    def _release(self, text: str) -> str:
-        if self._held:
-            self._context = self._held[-_MAX_HELD_TOKENS:]
-            self._held = []
+    def _release(self, count: int) -> str:
+        """Text of the first `count` held ids, which then are the context of the rest."""
+        text = self._text_of(self._held[:count])
+        self._context = (self._context + self._held[:count])[-_MAX_HELD_TOKENS:]
+        del self._held[:count]
         return text
