@@ -111,12 +111,20 @@ def test_the_facts_of_a_trajectory_are_derived_from_its_tree():
         {"trainable": [[4, 7], [4, 7]]},
         {"lengths": [4, 4]},
         {"parents": [-1, 1]},
+        {"kv_versions": [[4, 7, 2**31]]},
     ],
 )
 def test_a_tree_that_contradicts_itself_is_not_stored(changes):
     packed = a_tree(prompt=4, sampled=3)
     forged = replace(packed, layout=packed.layout.model_copy(update=changes))
     with pytest.raises(InvalidRequest, match="work item wki_1"):
+        a_record(tree=forged)
+
+
+def test_a_token_is_not_trainable_because_a_worker_says_so():
+    packed = a_tree(prompt=4, logprobs=[-1.0, float("nan"), -2.0])
+    forged = replace(packed, layout=packed.layout.model_copy(update={"trainable": [[4, 7]]}))
+    with pytest.raises(InvalidRequest, match="token 5 is marked trainable without an observed log-prob"):
         a_record(tree=forged)
 
 

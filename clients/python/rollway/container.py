@@ -38,12 +38,6 @@ def read_container(data: bytes | memoryview) -> tuple[Int32Array, Float32Array]:
     return token_ids.view(np.int32), logprobs.view(np.float32)
 
 
-def container_shape(data: bytes | memoryview) -> tuple[int, int]:
-    """(N, M): numbers of token ids and log-probs, from the header alone."""
-    token_ids, logprobs = read_container(data)
-    return len(token_ids), len(logprobs)
-
-
 def _read_header(view: memoryview) -> tuple[dict[str, Any], int]:
     if len(view) < _HEADER_LENGTH_BYTES:
         raise ContainerError(f"container of {len(view)} bytes is shorter than its length field")

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rollway.container import ContainerError, container_shape
+from rollway.arrays import expand_tree
+from rollway.container import ContainerError, read_container
 from rollway.types import JobCreate, PostedReward, RewardValue, RolloutFailure
 from rollway_service.core.errors import InvalidRequest
 from rollway_service.core.ids import new_id
-from rollway_service.core.trajectory_stats import TrajectoryStats, check_layout, trajectory_stats
+from rollway_service.core.trajectory_stats import TrajectoryStats, trajectory_stats
 from rollway_service.operations.messages import FinishedRollout
 from rollway_service.store.rows import JobRow, WorkItemRow
 
@@ -72,7 +73,8 @@ def _stats(finished: FinishedRollout) -> list[TrajectoryStats]:
     if finished.tree is None:
         return []
     try:
-        check_layout(finished.tree.layout, *container_shape(finished.tree.container))
+        # The same check as the client's, or a batch with the tree could be leased and never be read.
+        expand_tree(finished.tree.layout, *read_container(finished.tree.container))
         return [trajectory_stats(finished.tree.layout, trajectory.path) for trajectory in finished.trajectories]
     except ContainerError as error:
         raise InvalidRequest(f"work item {finished.work_item_id}: {error}") from None
