@@ -10,26 +10,24 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 import uvicorn
 
-from rollway.local_keys import store_key
-from rollway.types import ModelCreate, PoolCreate
 from rollway_service.api.app import create_app
 from rollway_service.composition import build_context, configure_logging
 from rollway_service.config import Settings
-from rollway_service.core.errors import AlreadyExists
-from rollway_service.operations import keys, models, pools
+from rollway_service.local_setup import CannotServe, ensure_model, open_local, served_folder, tiny_policy
 from rollway_service.operations.context import Caller, Context
 from rollway_service.operations.steward import run_steward
 from rollway_service.store import migrate
 
-DEFAULT_TENANT = "default"
+EMBEDDED, NO_ENGINE = "embedded", "none"
 _GRACEFUL_S = 5
 _SWITCH_INTERVAL_S = 0.0005
 
@@ -38,7 +36,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to start. `engine`: "embedded", the URL of a running SGLang, or "none" for a service without a worker."""
+    """What to start. `engine`: "embedded", the URL of a running SGLang, or "none" for a service without a worker.
+
+    `model_path`: None for what SGLang says it serves. `model_name`: empty for the folder's.
+    """
 
     settings: Settings
     engine: str
@@ -57,9 +58,13 @@ def parse_arguments(arguments: list[str] | None = None) -> tuple[Options, argpar
     parser.add_argument("--data-dir", type=Path, help="where SQLite and keys live (default ~/.rollway)")
     parser.add_argument("--database", help="database URL (default: SQLite in the data directory)")
     parser.add_argument(
-        "--engine", default="embedded", help='"embedded" (default), "none", or the base URL of a running SGLang'
+        "--engine", default=EMBEDDED, help='"embedded" (default), "none", or the base URL of a running SGLang'
     )
-    parser.add_argument("--model", type=Path, help="model folder to register and serve (default: the tiny policy)")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="model folder to register and serve (default: the tiny policy, or what SGLang serves)",
+    )
     parser.add_argument("--model-name", help="its name (default: the folder's)")
     parser.add_argument("--slots", type=int, help="rollouts at once")
     parser.add_argument("--deterministic", action="store_true", help="embedded engine in float64")
@@ -70,16 +75,14 @@ def parse_arguments(arguments: list[str] | None = None) -> tuple[Options, argpar
     )
     parsed = parser.parse_args(arguments)
     settings = Settings(host=parsed.host, port=parsed.port, data_dir=parsed.data_dir, database_url=parsed.database)
-    model_path = parsed.model
-    if model_path is None and parsed.engine == "embedded":
-        model_path = tiny_policy()
-    name = parsed.model_name or ("tiny" if parsed.model is None else parsed.model.name)
+    folder = parsed.model.absolute() if parsed.model is not None else None
+    is_tiny = folder is None and parsed.engine == EMBEDDED
     return (
         Options(
             settings=settings,
             engine=parsed.engine,
-            model_path=model_path,
-            model_name=name,
+            model_path=tiny_policy() if is_tiny else folder,
+            model_name=parsed.model_name or ("tiny" if is_tiny else ""),
             slots=parsed.slots,
             is_deterministic=parsed.deterministic,
             threads=parsed.threads,
@@ -89,30 +92,16 @@ def parse_arguments(arguments: list[str] | None = None) -> tuple[Options, argpar
     )
 
 
-def tiny_policy() -> Path:
-    """The demo's checkpoint, which ships with the package."""
-    import rollway.demo  # noqa: PLC0415 - only for its folder
-
-    return Path(str(rollway.demo.__file__)).parent / "tiny_policy"
-
-
-async def open_local(context: Context, url: str) -> Caller:
-    """The default tenant, with a key for this machine's user in the key file."""
-    tenant_id = await keys.ensure_tenant(context, DEFAULT_TENANT)
-    token = await keys.add_key(context, tenant_id, "local")
-    await asyncio.to_thread(store_key, url, token)
-    return await keys.authenticate(context, token)
-
-
-async def ensure_model(context: Context, caller: Caller, options: Options) -> None:
-    """Register the model and its pool, unless they are there from an earlier start."""
-    assert options.model_path is not None
-    with contextlib.suppress(AlreadyExists):
-        await models.register_model(
-            context, caller, ModelCreate(name=options.model_name, source=str(options.model_path.absolute()))
-        )
-    with contextlib.suppress(AlreadyExists):
-        await pools.create_pool(context, caller, PoolCreate(name=options.model_name, model=options.model_name))
+async def with_model(options: Options) -> Options:
+    """The options with the model's folder and name filled in."""
+    path = options.model_path
+    if path is None and options.engine != NO_ENGINE:
+        path = await served_folder(options.engine)
+    if path is None:
+        return options
+    if not await asyncio.to_thread(path.is_dir):
+        raise CannotServe(f"--model {path}: there is no such folder")
+    return replace(options, model_path=path, model_name=options.model_name or path.name)
 
 
 class _Server(uvicorn.Server):
@@ -125,6 +114,8 @@ class _Server(uvicorn.Server):
 
 async def serve(options: Options) -> None:
     """Serve until SIGINT or SIGTERM."""
+    options = await with_model(options)
+    listener = _listen(options.settings)
     settings = options.settings
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     await migrate.upgrade(settings.url)
@@ -136,8 +127,6 @@ async def serve(options: Options) -> None:
         asyncio.get_running_loop().add_reader(sys.stdin, _on_stdin, stop)
     config = uvicorn.Config(
         create_app(context, max_body_bytes=settings.max_body_bytes),
-        host=settings.host,
-        port=settings.port,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=_GRACEFUL_S,
@@ -145,20 +134,23 @@ async def serve(options: Options) -> None:
     server = _Server(config)
     try:
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(server.serve())
-            await _until_listening(server, serving)
-            port = server.servers[0].sockets[0].getsockname()[1]
-            url = f"http://{settings.host}:{port}"
+            serving = group.create_task(server.serve(sockets=[listener]))
+            await _until_serving(server, serving)
+            url = f"http://{settings.host}:{listener.getsockname()[1]}"
             caller = await open_local(context, url)
             steward = group.create_task(run_steward(context))
-            worker = await _start_worker(group, context, caller, options, stop)
-            _announce(settings, url)
-            log.info("ready", url=url, database=settings.url.partition("@")[2] or settings.url, engine=options.engine)
-            await stop.wait()
-            if worker is not None:
-                await worker
-            steward.cancel()
-            server.should_exit = True
+            try:
+                worker = await _start_worker(group, context, caller, options, stop)
+                _announce(settings, url)
+                database = settings.url.partition("@")[2] or settings.url
+                log.info("ready", url=url, database=database, engine=options.engine)
+                await stop.wait()
+                if worker is not None:
+                    await worker
+            finally:
+                steward.cancel()
+                server.should_exit = True
+                await asyncio.wait([serving])
     finally:
         await context.database.dispose()
 
@@ -178,22 +170,31 @@ def _announce(settings: Settings, url: str) -> None:
         partial.replace(settings.url_file)
 
 
-async def _until_listening(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
-    while not server.started:
-        if serving.done():
-            raise SystemExit(f"the service cannot listen on {server.config.host}:{server.config.port}")
+def _listen(settings: Settings) -> socket.socket:
+    """The socket to serve on; taken first, so that a busy port is told before anything is started."""
+    try:
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise CannotServe(
+            f"cannot listen on {settings.host}:{settings.port}: {os.strerror(error.errno or 0)}; choose another with --host and --port"
+        ) from None
+
+
+async def _until_serving(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
 
 
 async def _start_worker(
     group: asyncio.TaskGroup, context: Context, caller: Caller, options: Options, stop: asyncio.Event
-) -> asyncio.Task[None] | None:
+) -> asyncio.Task[CannotServe | None] | None:
     """The embedded worker, once it takes work; None for a service without one."""
     if options.model_path is not None:
-        await ensure_model(context, caller, options)
-    if options.engine == "none":
+        await ensure_model(context, caller, options.model_name, options.model_path)
+    if options.engine == NO_ENGINE:
         return None
-    from rollway_workers.assembly import WorkerOptions, run_worker  # noqa: PLC0415 - a service alone needs no worker
+    from rollway_workers.assembly import WorkerOptions, WorkerRefused, run_worker  # noqa: PLC0415 - a service alone needs none
     from rollway_workers.control_plane import DirectControlPlane  # noqa: PLC0415
 
     worker_options = WorkerOptions(
@@ -206,9 +207,20 @@ async def _start_worker(
     )
     control = DirectControlPlane(context, caller.tenant_id)
     started = asyncio.Event()
-    task = group.create_task(run_worker(control, context.tokenizers, options.settings, worker_options, stop, started))
+
+    async def work() -> CannotServe | None:
+        try:
+            await run_worker(control, context.tokenizers, options.settings, worker_options, stop, started)
+        except WorkerRefused as error:
+            return CannotServe(f"the worker cannot serve: {error}")
+        return None
+
+    task = group.create_task(work())
     waiter = group.create_task(started.wait())
     await asyncio.wait([task, waiter], return_when=asyncio.FIRST_COMPLETED)
+    if task.done() and (refusal := task.result()) is not None:
+        waiter.cancel()
+        raise refusal
     return task
 
 
@@ -217,5 +229,11 @@ def main(arguments: list[str] | None = None) -> int:
     configure_logging(as_json=parsed.json_logs)
     # The embedded engine's thread runs many tiny kernels; at the default interval it waits 5 ms for the lock at each.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    asyncio.run(serve(options))
-    return 0
+    return_code = 0
+    try:
+        asyncio.run(serve(options))
+    except* CannotServe as refusals:
+        for refusal in refusals.exceptions:
+            sys.stderr.write(f"rollway: {refusal}\n")
+        return_code = 1
+    return return_code

@@ -15,11 +15,11 @@ import structlog
 from rollway_service.composition import build_context, configure_logging
 from rollway_service.config import Settings
 from rollway_service.core.errors import NotFound
+from rollway_service.local_setup import DEFAULT_TENANT
 from rollway_service.operations.keys import ensure_tenant
 from rollway_workers.assembly import EMBEDDED, WorkerOptions, WorkerRefused, run_worker
 from rollway_workers.control_plane import DirectControlPlane
 
-DEFAULT_TENANT = "default"
 _POOL_POLL_S = 2.0
 
 log = structlog.get_logger()

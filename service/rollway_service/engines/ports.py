@@ -85,7 +85,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
-    """What an engine is. `vocab_size` and `context_length` are None where it does not say."""
+    """What an engine is. `vocab_size`, `context_length` and `model_path` are None where it does not say."""
 
     facts: EngineFacts
     vocab_size: int | None
@@ -95,6 +95,7 @@ class EngineInfo:
     max_running_requests: int = 64
     supports_stop_strings: bool = True
     supports_seeds: bool = True
+    model_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,8 +146,9 @@ def pull(
                 for position, sample in enumerate(batch.samples)
                 for name in ("token_ids", "behavior_logprobs", "loss_mask", "weight_versions")
             }
-            np.savez(out / f"batch_{index:06}.npz", **arrays)
-            (out / f"batch_{index:06}.json").write_text(batch.header.model_dump_json(exclude={"trees"}))
+            # Named after the batch: pulling into the same folder again overwrites nothing that was consumed.
+            np.savez(out / f"{batch.id}.npz", **arrays)
+            (out / f"{batch.id}.json").write_text(batch.header.model_dump_json(exclude={"trees"}))
             taken += 1
             if as_json:
                 print_json({"batch_id": batch.id, "groups": len(batch), "samples": len(batch.samples)})

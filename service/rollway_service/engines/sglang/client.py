@@ -256,6 +256,7 @@ class SGLangEngine:
             max_running_requests=int(server.get("max_running_requests") or 64),
             supports_stop_strings=True,
             supports_seeds=bool(server.get("enable_deterministic_inference")),
+            model_path=str(model["model_path"]) if model.get("model_path") else None,
         )
 
     async def _first_answer(self, *paths: str) -> dict[str, Any]:

@@ -123,6 +123,7 @@ class EmbeddedEngine:
         """The engine over a local model folder of safetensors."""
         settings = settings or EmbeddedSettings()
         torch.set_num_threads(settings.threads)
+        transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         dtype = torch.float64 if settings.deterministic else torch.float32
         model: Any = AutoModelForCausalLM.from_pretrained(
             str(path), dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
