@@ -10,7 +10,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
@@ -116,7 +116,15 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     return _problem(error.status_code, code, detail, headers=dict(error.headers or {}))
 
 
+_PASSING_SQLSTATES = ("08", "40", "53", "55P03", "57", "58")
+"""PostgreSQL's classes of what passes: connection lost, deadlock, no resources, locked, shutting down, disk."""
+
+
 async def _on_database_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, DBAPIError) and not isinstance(error, OperationalError | InterfaceError):
+        state = getattr(error.orig, "sqlstate", None) or ""
+        if not (error.connection_invalidated or state.startswith(_PASSING_SQLSTATES)):
+            return await _on_any_error(request, error)
     log.warning("database_unavailable", path=request.url.path, error=str(error))
     return problem_response(Busy("the database does not answer at the moment; try again"))
 
@@ -130,6 +138,6 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ServiceError, _on_service_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_error)
-    for kind in (OperationalError, InterfaceError, PoolTimeout, ConnectionError):
+    for kind in (DBAPIError, PoolTimeout, ConnectionError):
         app.add_exception_handler(kind, _on_database_error)
     app.add_exception_handler(Exception, _on_any_error)

@@ -6,8 +6,9 @@ Each step is a transaction of its own, so that one that fails leaves the others 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -100,7 +101,7 @@ async def keep_house(context: Context) -> None:
 class Duty:
     """A step of the sweep and how many sweeps apart it is done."""
 
-    step: Callable[[Context], Awaitable[None]]
+    step: Callable[[Context], Coroutine[Any, Any, None]]
     every: int = 1
 
 
@@ -116,14 +117,17 @@ DUTIES = (
 
 
 async def sweep(context: Context, sweep_index: int = 0) -> None:
-    """Do every duty that is due. A database that is away fails a step, not the sweep."""
+    """Do every duty that is due. Whatever goes wrong fails a step, which is due again, and not the sweep."""
     for duty in DUTIES:
         if sweep_index % duty.every:
             continue
         try:
             await duty.step(context)
         except (DBAPIError, OSError, TimeoutError) as error:
-            log.warning("steward_step_failed", step=getattr(duty.step, "__name__", "?"), error=str(error))
+            log.warning("steward_step_failed", step=duty.step.__name__, error=str(error))
+        except Exception:
+            # A fault of ours, and no reason to leave everybody else's deadlines and leases unattended.
+            log.exception("steward_step_failed", step=duty.step.__name__)
 
 
 async def run_steward(context: Context) -> None:
