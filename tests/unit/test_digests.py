@@ -58,3 +58,10 @@ def test_the_template_is_its_text_wherever_it_stands(tmp_path):
 def test_a_template_that_is_no_text_has_no_digest(tmp_path, template):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     assert template_digest(tmp_path) is None
+
+
+def test_a_file_of_another_name_is_another_digest(tmp_path):
+    (tmp_path / "vocab.json").write_text("{}")
+    first = tokenizer_digest(tmp_path)
+    (tmp_path / "vocab.json").rename(tmp_path / "tokenizer.json")
+    assert tokenizer_digest(tmp_path) != first

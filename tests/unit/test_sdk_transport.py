@@ -140,5 +140,14 @@ def test_waits_grow_up_to_a_bound(monkeypatch):
     assert 1.0 < waits[3] <= 1.6
 
 
+@pytest.mark.parametrize(("asked", "waited"), [("2", 2.0), ("59", 59.0), ("86400", 60.0)])
+def test_a_wait_is_as_long_as_the_service_asks_but_never_endless(monkeypatch, asked, waited):
+    waits = []
+    monkeypatch.setattr(transport_module, "sleep", waits.append)
+    response = httpx.Response(503, headers={"Retry-After": asked}, json={})
+    assert answered([response, OK])[0] == {"ok": 1}
+    assert waits == [waited]
+
+
 def test_keys_are_never_made_twice():
     assert len({new_key() for _ in range(1000)}) == 1000

@@ -20,6 +20,8 @@ T = TypeVar("T", bound=BaseModel)
 _RETRIED_STATUS = frozenset({429, 502, 503, 504})
 _FIRST_BACKOFF_S = 0.2
 _MAX_BACKOFF_S = 10.0
+_MAX_RETRY_AFTER_S = 60.0
+"""A proxy may ask for hours; a trainer would rather be told."""
 
 
 def new_key() -> str:
@@ -102,7 +104,7 @@ class Transport:
                 error_to_raise = error_of(_problem(response), _retry_after_s(response))
                 if is_last or response.status_code not in _RETRIED_STATUS:
                     raise error_to_raise
-                wait_s = max(error_to_raise.retry_after_s or 0.0, _backoff_s(attempt))
+                wait_s = max(min(error_to_raise.retry_after_s or 0.0, _MAX_RETRY_AFTER_S), _backoff_s(attempt))
             sleep(wait_s)
         raise AssertionError("unreachable")
 
