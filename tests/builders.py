@@ -96,6 +96,7 @@ def _sample_header(index: int, tree: PackedTree) -> dict[str, Any]:
         "num_tokens": tree.layout.num_tokens,
         "num_trainable": sum(end - start for start, end in tree.layout.trainable),
         "oldest_version": min(versions),
+        "staleness": 3 - index,
         "newest_version": max(versions),
         "engine": EngineFacts(kind="scripted", build="test"),
         "timings": {},

@@ -260,6 +260,17 @@ async def test_after_a_rollback_samples_of_the_abandoned_branch_are_never_served
     batch = await lease(bench, groups=2, max_staleness=5)
     (group,) = batch.header.groups
     assert {sample.oldest_version for sample in group.samples} == {3}
+    assert {sample.staleness for sample in group.samples} == {0}
+
+
+async def test_staleness_of_samples_counts_publishes_along_the_lineage(bench):
+    await publish(bench)
+    await make_ready(bench, 1, version=1)
+    for parent in (1, 1, 3):
+        await publish(bench, parent=parent)
+    batch = await lease(bench, groups=1)
+    assert batch.header.trainer_version == 4
+    assert {sample.staleness for sample in batch.header.groups[0].samples} == {2}
 
 
 async def test_tags_and_jobs_narrow_a_lease_and_evaluations_are_never_in_it(bench):

@@ -44,7 +44,7 @@ def test_each_group_is_delivered_once_whatever_trainers_do(machine):
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large]
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=12, stateful_step_count=25, deadline=None, suppress_health_check=checks),
+        settings=settings(max_examples=20, stateful_step_count=25, deadline=None, suppress_health_check=checks),
     )
 
 
@@ -137,11 +137,12 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.do(call)
         self.state[consumer].update(dict.fromkeys(held, ("offered",)))
 
-    @rule(consumer=Consumer, back=st.integers(0, 3), is_whole=st.booleans())
-    def rewind(self, consumer, back, is_whole):
+    @rule(consumer=Consumer, data=st.data())
+    def rewind(self, consumer, data):
         if not self.state[consumer]:
             return
-        step = None if is_whole else max(0, self.step - back)
+        used = (value for state, *value in self.state[consumer].values() if state in {"consumed", "checkpointed"})
+        step = data.draw(st.sampled_from([*sorted(step for (step,) in used), self.step, None]))
         request = Rewind(step=step, consumer_group=consumer)
         self.do(consumption.rewind(self.bench.context, self.bench.caller, self.bench.run.id, request))
         for group, (state, *value) in self.state[consumer].items():

@@ -135,6 +135,15 @@ def test_an_abort_adds_what_is_new_and_takes_nothing_away(last_ids, last_logprob
     assert (end.finish_reason, end.missing) == ("abort", 0)
 
 
+@pytest.mark.parametrize("spans", [[(7, 0, 0)], [(7, 0, 0), (8, 0, 0)]])
+def test_an_abort_that_answers_with_nothing_and_spans_of_no_length_takes_nothing_away(spans):
+    last = a_stream_event([], total=0, finish="abort", spans=spans)
+    chunks = read_all([a_stream_event([5, 6], total=2, version="7"), last])
+    assert joined(chunks, "token_ids") == [5, 6]
+    assert joined(chunks, "weight_versions") == [7, 7]
+    assert chunks[-1].finish_reason == "abort"
+
+
 def test_an_abort_after_the_very_first_token_is_no_contradiction():
     first = a_stream_event([5], [-1.0], total=1)
     last = a_stream_event([7, 7], total=2, finish="abort")

@@ -114,12 +114,8 @@ class Batch:
 
     @property
     def staleness(self) -> float:
-        """Mean over samples of the age of their oldest token, in versions; 0.0 for an empty batch."""
-        ages = [
-            self.trainer_version - sample.header.oldest_version
-            for sample in self.samples
-            if sample.header.oldest_version is not None
-        ]
+        """Mean over samples of the age of their oldest trainable token, in versions; 0.0 for an empty batch."""
+        ages = [sample.header.staleness for sample in self.samples if sample.header.staleness is not None]
         return float(np.mean(ages)) if ages else 0.0
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,18 +75,20 @@ async def load_batch(
     held = await deliveries.deliveries_of_batch(transaction, batch.id)
     rows = await _load_rows(transaction, [delivery.group_id for delivery in held])
     tree_order: dict[str, int] = {}
-    groups = [_group_header(rows, delivery, tree_order) for delivery in held]
+    model = await models.model_of_run(transaction, batch.run_id)
+    lineage = await context.lineage(transaction, model.id, model.latest_version)
+    ages = {version: lineage.distance(batch.trainer_version, version) for version in _oldest_versions(rows)}
+    groups = [_group_header(rows, delivery, tree_order, ages) for delivery in held]
     trees = [rows.trees[tree_id] for tree_id in tree_order]
     data = await context.arrays.get(transaction, {tree.id: tree.array_ref for tree in trees})
     missing = [tree.id for tree in trees if tree.id not in data]
     if missing:
         raise NotFound(f"the arrays of {len(missing)} trees are no longer kept (retention), first {missing[0]}")
     offsets = container_offsets([tree.num_bytes for tree in trees])
-    model_id = await models.model_id_of_run(transaction, batch.run_id)
     header = BatchHeader(
         batch_id=batch.id,
         run_id=batch.run_id,
-        model_id=model_id,
+        model_id=model.id,
         consumer_group=consumer_group,
         trainer_version=batch.trainer_version,
         expires_at_s=batch.expires_at_s,
@@ -99,6 +101,11 @@ async def load_batch(
     return LeasedBatch(header, [data[tree.id] for tree in trees])
 
 
+def _oldest_versions(rows: _Rows) -> set[int]:
+    found = {trajectory.oldest_version for members in rows.trajectories.values() for trajectory in members}
+    return {version for version in found if version is not None}
+
+
 def _tree_header(tree: TreeRow, offset: int) -> TreeHeader:
     return TreeHeader(
         tree_id=tree.id,
@@ -109,13 +116,15 @@ def _tree_header(tree: TreeRow, offset: int) -> TreeHeader:
     )
 
 
-def _group_header(rows: _Rows, delivery: DeliveryRow, tree_order: dict[str, int]) -> GroupHeader:
+def _group_header(
+    rows: _Rows, delivery: DeliveryRow, tree_order: dict[str, int], ages: Mapping[int, int | None]
+) -> GroupHeader:
     group = rows.groups[delivery.group_id]
     task = rows.tasks[group.task_id]
     members = rows.rollouts.get(group.id, [])
     stale = set(delivery.stale_rollouts)
     samples = [
-        _sample_header(trajectory, rollout, delivery, tree_order.setdefault(trajectory.tree_id, len(tree_order)))
+        _sample_header(trajectory, rollout, delivery, tree_order.setdefault(trajectory.tree_id, len(tree_order)), ages)
         for rollout in members
         if rollout.state == "completed" and rollout.id not in stale
         for trajectory in rows.trajectories.get(rollout.id, [])
@@ -136,7 +145,11 @@ def _group_header(rows: _Rows, delivery: DeliveryRow, tree_order: dict[str, int]
 
 
 def _sample_header(
-    trajectory: TrajectoryRow, rollout: RolloutRow, delivery: DeliveryRow, tree_index: int
+    trajectory: TrajectoryRow,
+    rollout: RolloutRow,
+    delivery: DeliveryRow,
+    tree_index: int,
+    ages: Mapping[int, int | None],
 ) -> SampleHeader:
     return SampleHeader.model_validate(
         {
@@ -158,6 +171,7 @@ def _sample_header(
             "num_trainable": trajectory.num_trainable,
             "oldest_version": trajectory.oldest_version,
             "newest_version": trajectory.newest_version,
+            "staleness": None if trajectory.oldest_version is None else ages[trajectory.oldest_version],
             "engine": trajectory.engine,
             "timings": rollout.timings,
             "findings": trajectory.findings,

@@ -28,8 +28,10 @@ async def model_by_name(transaction: Transaction, tenant_id: str, name: str) -> 
     return as_row_or_none(ModelRow, await transaction.one(statement))
 
 
-async def model_id_of_run(transaction: Transaction, run_id: str) -> str:
-    return str(await transaction.scalar(select(runs.c.model_id).where(runs.c.id == run_id)))
+async def model_of_run(transaction: Transaction, run_id: str) -> ModelRow:
+    row = await transaction.one(select(models).join(runs, runs.c.model_id == models.c.id).where(runs.c.id == run_id))
+    assert row is not None
+    return as_row(ModelRow, row)
 
 
 async def list_models(transaction: Transaction, tenant_id: str, cursor: Cursor) -> list[ModelRow]:

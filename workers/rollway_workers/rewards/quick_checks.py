@@ -10,7 +10,10 @@ import re2
 
 from rollway.types import ExactReward, NumericReward, RegexReward
 
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(
+    r"(?:(?<![\w.)\]])[-+\u2212])?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<!\d)\.\d+)(?:[eE][-+]?\d+)?"
+)
+"""A sign belongs to a number unless something stands before it (5-3); commas only between groups of three digits."""
 _MAX_NUMBER_CHARS = 400
 
 
@@ -40,7 +43,7 @@ def _number(text: str) -> float | None:
     """The last number in the text."""
     found = [match for match in _NUMBER.findall(text) if len(match) <= _MAX_NUMBER_CHARS]
     try:
-        return float(found[-1].replace(",", "")) if found else None
+        return float(found[-1].replace(",", "").replace("\u2212", "-")) if found else None
     except ValueError:
         return None
 

@@ -116,6 +116,13 @@ class SampleHeader(Response):
     num_trainable: int
     oldest_version: int | None
     newest_version: int | None
+    staleness: Annotated[
+        int | None,
+        Field(
+            description="publishes between its oldest trainable token and the batch's trainer_version, along the"
+            " lineage; null when no token is trainable"
+        ),
+    ]
     engine: EngineFacts
     timings: Timings
     findings: list[str]

@@ -68,7 +68,7 @@ class GenerationReader:
         ids = self._new_ids(event.get("output_ids") or [], meta, reason)
         logprobs, nonfinite, missing = self._logprobs(ids, meta)
         self._ids.extend(ids)
-        new_versions, new_kv, all_versions, all_kv = self._note_versions(len(ids), meta)
+        new_versions, new_kv, all_versions, all_kv = self._note_versions(len(ids), meta, reason)
         return Chunk(
             token_ids=np.array(ids, dtype=np.int32),
             logprobs=logprobs,
@@ -119,7 +119,7 @@ class GenerationReader:
         return np.minimum(logprobs, 0.0).astype(np.float32), int(untrue.sum()), 0
 
     def _note_versions(
-        self, count: int, meta: Mapping[str, Any]
+        self, count: int, meta: Mapping[str, Any], reason: FinishReason | None
     ) -> tuple[Int32Array, Int32Array, Int32Array | None, Int32Array | None]:
         """Versions of the new tokens, and where the engine gives spans, the true ones of all tokens."""
         current = parse_version(meta.get("weight_version"), self._assumed_version)
@@ -135,7 +135,9 @@ class GenerationReader:
         )
         spans = meta.get("weight_versions")
         all_versions = None
-        if spans:
+        # A request that was put back on the queue may answer its abort with nothing: no ids, and spans of no length.
+        is_empty_abort = reason == "abort" and not any(span.get("end") for span in spans or ())
+        if spans and not is_empty_abort:
             self._versions = _expand_spans(spans, len(self._ids), self._assumed_version)
             if self._retractions == 0 and self._versions:
                 self._kv_versions = [self._versions[0]] * len(self._versions)
