@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rollway.batch import Batch
 from rollway.container import ContainerError
-from rollway.framing import aligned, container_offsets, read_frame, write_frame
+from rollway.framing import aligned, container_offsets, frame_start, padding_after, read_frame
 from tests.builders import a_batch_header, a_tree
 
 TREES = [
@@ -22,7 +22,8 @@ TREES = [
 
 def frame_of(trees, **changes):
     header = orjson.loads(a_batch_header(trees).model_dump_json()) | changes
-    return b"".join(write_frame(orjson.dumps(header), [tree.container for tree in trees]))
+    data = b"".join(tree.container + padding_after(len(tree.container)) for tree in trees)
+    return frame_start(orjson.dumps(header)) + data
 
 
 FRAME = frame_of(TREES)

@@ -39,15 +39,15 @@ def container_offsets(lengths: Sequence[int]) -> list[int]:
     return offsets
 
 
-def write_frame(header_json: bytes, containers: Sequence[bytes]) -> list[bytes]:
-    """The parts of a frame in order, ready to be streamed."""
+def frame_start(header_json: bytes) -> bytes:
+    """The frame up to its data section."""
     padded = header_json.ljust(aligned(len(header_json)), b" ")
-    parts = [MAGIC, len(padded).to_bytes(8, "little"), padded]
-    for container in containers:
-        parts.append(container)
-        if padding := aligned(len(container)) - len(container):
-            parts.append(b"\0" * padding)
-    return parts
+    return MAGIC + len(padded).to_bytes(8, "little") + padded
+
+
+def padding_after(length: int) -> bytes:
+    """What follows a container of this length in bytes."""
+    return bytes(aligned(length) - length)
 
 
 def read_frame(data: bytes) -> tuple[BatchHeader, list[TreeArrays]]:

@@ -1,8 +1,12 @@
-"""Leased batches as they go out: a header from the rows, and the containers as they are stored."""
+"""Leased batches as they go out: a header from the rows, and the containers as they are stored.
+
+Containers are read in pieces while they are sent: a batch may be larger than the service's memory, and no connection is
+held while a client takes its time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +15,7 @@ from rollway.types import BatchHeader, GroupHeader, SampleHeader, TreeHeader, Tr
 from rollway_service.core.errors import NotFound
 from rollway_service.operations.context import Context
 from rollway_service.store import deliveries, jobs, models, records, work
-from rollway_service.store.ports import Transaction
+from rollway_service.store.ports import ArrayRef, Transaction
 from rollway_service.store.rows import (
     BatchRow,
     DeliveryRow,
@@ -22,17 +26,51 @@ from rollway_service.store.rows import (
     TreeRow,
 )
 
+_PIECE_BYTES = 16 * 2**20
+
 
 @dataclass(frozen=True, slots=True)
 class LeasedBatch:
-    """A batch ready to be sent; `containers` in the order of the header's trees."""
+    """A batch ready to be sent. `array_refs`: where the containers of the header's trees lie, by tree id."""
 
     header: BatchHeader
-    containers: Sequence[bytes]
+    array_refs: Mapping[str, ArrayRef]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(tree.length for tree in self.header.trees)
 
 
 def empty_batch(**values: Any) -> LeasedBatch:
-    return LeasedBatch(BatchHeader(batch_id=None, expires_at_s=None, **values), [])
+    return LeasedBatch(BatchHeader(batch_id=None, expires_at_s=None, **values), {})
+
+
+async def batch_containers(context: Context, batch: LeasedBatch) -> AsyncIterator[bytes]:
+    """The containers of a batch in the order of its header's trees.
+
+    Raises:
+        NotFound: retention has taken one since the batch was leased.
+    """
+    for piece in _pieces(batch.header.trees):
+        refs = {tree.tree_id: batch.array_refs[tree.tree_id] for tree in piece}
+        async with context.database.snapshot() as transaction:
+            data = await context.arrays.get(transaction, refs)
+        for tree in piece:
+            if tree.tree_id not in data:
+                raise NotFound(f"the array of tree {tree.tree_id} is no longer kept (retention)")
+            yield data[tree.tree_id]
+
+
+def _pieces(trees: Sequence[TreeHeader]) -> list[list[TreeHeader]]:
+    pieces: list[list[TreeHeader]] = []
+    room = 0
+    for tree in trees:
+        if not pieces or tree.length > room:
+            pieces.append([])
+            room = _PIECE_BYTES
+        pieces[-1].append(tree)
+        room -= tree.length
+    return pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +118,8 @@ async def load_batch(
     ages = {version: lineage.distance(batch.trainer_version, version) for version in _oldest_versions(rows)}
     groups = [_group_header(rows, delivery, tree_order, ages) for delivery in held]
     trees = [rows.trees[tree_id] for tree_id in tree_order]
-    data = await context.arrays.get(transaction, {tree.id: tree.array_ref for tree in trees})
-    missing = [tree.id for tree in trees if tree.id not in data]
-    if missing:
+    refs: dict[str, ArrayRef] = {tree.id: tree.array_ref for tree in trees}
+    if missing := await context.arrays.missing(transaction, refs):
         raise NotFound(f"the arrays of {len(missing)} trees are no longer kept (retention), first {missing[0]}")
     offsets = container_offsets([tree.num_bytes for tree in trees])
     header = BatchHeader(
@@ -98,7 +135,7 @@ async def load_batch(
         groups=groups,
         trees=[_tree_header(tree, offset) for tree, offset in zip(trees, offsets, strict=True)],
     )
-    return LeasedBatch(header, [data[tree.id] for tree in trees])
+    return LeasedBatch(header, refs)
 
 
 def _oldest_versions(rows: _Rows) -> set[int]:

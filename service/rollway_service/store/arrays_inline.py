@@ -31,3 +31,10 @@ class InlineArrays:
             rows = await transaction.all(select(array_blobs.c.id, array_blobs.c.data).where(array_blobs.c.id.in_(ids)))
             found.update({row["id"]: row["data"] for row in rows})
         return found
+
+    async def missing(self, transaction: Transaction, refs: Mapping[str, ArrayRef]) -> list[str]:
+        absent = set(refs)
+        for ids in chunks(sorted(refs), _READ_CHUNK):
+            rows = await transaction.all(select(array_blobs.c.id).where(array_blobs.c.id.in_(ids)))
+            absent.difference_update(row["id"] for row in rows)
+        return sorted(absent)

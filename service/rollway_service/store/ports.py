@@ -43,3 +43,7 @@ class ArrayStore(Protocol):
     async def get(self, transaction: Transaction, refs: Mapping[str, ArrayRef]) -> dict[str, bytes]:
         """Bytes by tree id. What retention has taken is absent."""
         ...
+
+    async def missing(self, transaction: Transaction, refs: Mapping[str, ArrayRef]) -> list[str]:
+        """Tree ids whose bytes retention has taken, sorted; reads no bytes."""
+        ...

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import StreamingResponse
 
-from rollway.framing import BATCH_MEDIA_TYPE, write_frame
+from rollway.framing import BATCH_MEDIA_TYPE, aligned, frame_start, padding_after
 from rollway.types import (
     BatchConsumed,
     BatchExtend,
@@ -24,11 +24,13 @@ from rollway_service.api.access import CallerOf, ContextOf
 from rollway_service.api.bodies import StrictRoute
 from rollway_service.core.errors import InvalidRequest
 from rollway_service.operations import consumption, leases
-from rollway_service.operations.batch_frames import LeasedBatch
-from rollway_service.operations.batch_json import batch_as_json
+from rollway_service.operations.batch_frames import LeasedBatch, batch_containers
+from rollway_service.operations.batch_json import lease_as_json
+from rollway_service.operations.context import Context
 
 router = APIRouter(route_class=StrictRoute, tags=["batches"])
 _JSON = "application/json"
+_PART_BYTES = 256 * 1024
 
 
 class NotAcceptable(InvalidRequest):
@@ -48,17 +50,21 @@ def _chosen_type(accept: str) -> str:
     raise NotAcceptable(f"Accept: {accept!r}; batches come as {BATCH_MEDIA_TYPE} or {_JSON}")
 
 
-def _encode(batch: LeasedBatch, media_type: str) -> Response:
-    if media_type == _JSON:
-        return Response(batch_as_json(batch), media_type=_JSON)
-    parts = write_frame(batch.header.model_dump_json().encode(), batch.containers)
-    length = sum(map(len, parts))
-    return StreamingResponse(_stream(parts), media_type=BATCH_MEDIA_TYPE, headers={"Content-Length": str(length)})
+def _frame(context: Context, batch: LeasedBatch) -> Response:
+    start = frame_start(batch.header.model_dump_json().encode())
+    length = len(start) + sum(aligned(tree.length) for tree in batch.header.trees)
 
+    async def stream() -> AsyncIterator[bytes]:
+        part = bytearray(start)
+        async for container in batch_containers(context, batch):
+            part += container
+            part += padding_after(len(container))
+            if len(part) >= _PART_BYTES:
+                yield bytes(part)
+                part.clear()
+        yield bytes(part)
 
-async def _stream(parts: list[bytes]) -> AsyncIterator[bytes]:
-    for part in parts:
-        yield part
+    return StreamingResponse(stream(), media_type=BATCH_MEDIA_TYPE, headers={"Content-Length": str(length)})
 
 
 @router.post(
@@ -74,8 +80,9 @@ async def lease_batch(
     accept: Annotated[str, Header()] = "*/*",
 ) -> Response:
     """Lease a batch: `application/vnd.rollway.batch` (framed arrays), or JSON with the arrays in each sample."""
-    media_type = _chosen_type(accept)
-    return _encode(await leases.lease_batch(context, caller, run_id, body), media_type)
+    if _chosen_type(accept) == _JSON:
+        return Response(await lease_as_json(context, caller, run_id, body), media_type=_JSON)
+    return _frame(context, await leases.lease_batch(context, caller, run_id, body))
 
 
 @router.post("/batches/{batch_id}/consumed")
