@@ -24,6 +24,8 @@ def a_job(job_id, *, priority=50, group_size=2, allowed=100, queued=0):
         (GATE, 0, 0, 0, 0, 8, "staleness_gate: 0 of (0 published + 1 + 1) x 4"),
         (GATE, 0, 8, 8, 0, 0, "staleness_gate: 8 of"),
         (GATE, 1, 8, 0, 0, 4, "staleness_gate: 8 of (1 published + 1 + 1) x 4"),
+        (GATE, 9, 8, 6, 0, 2, "staleness_gate: 6 of (1 + 1) x 4 groups wait for the trainer"),
+        (GATE, 9, 8, 20, 0, 0, "staleness_gate: 20 of (1 + 1) x 4 groups wait for the trainer"),
         (GATE, 0, 9, 9, 0, 0, "staleness_gate"),
         (GATE | {"max_staleness_versions": 0}, 0, 0, 0, 0, 4, "staleness_gate: 0 of (0 published + 0 + 1) x 4"),
         (GATE | {"max_ahead_groups": 3}, 0, 0, 0, 0, 3, "max_ahead_groups"),
@@ -41,13 +43,13 @@ def test_the_tightest_gate_holds_and_says_so(config, published, counted, ahead, 
 @settings(deadline=None, max_examples=60)
 def test_a_trainer_never_finds_more_than_its_bound_of_staleness(bound, per_step, published):
     """Admit all that is allowed: the last group is consumed at most `bound` publishes later."""
-    view = AheadView(published, 0, 0, 0)
+    view = AheadView(published, published * per_step, 0, 0)
     admitted = allowance(
         view, Admission(max_staleness_versions=bound, groups_per_step=per_step, max_ahead_groups=10_000)
     ).groups
     steps_until_last = (admitted - 1) // per_step
-    assert steps_until_last - published <= bound
-    assert admitted == (published + bound + 1) * per_step
+    assert steps_until_last <= bound
+    assert admitted == (bound + 1) * per_step
 
 
 @pytest.mark.parametrize(

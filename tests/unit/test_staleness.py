@@ -40,11 +40,6 @@ def test_distance_counts_publishes_between_a_version_and_its_ancestor(lineage, t
     assert lineage.distance(trainer, version) == distance
 
 
-@pytest.mark.parametrize(("version", "depth"), [(0, 0), (3, 3), (4, 2), (5, 3)])
-def test_depth_counts_publishes_from_the_first(version, depth):
-    assert FORKED.depth(version) == depth
-
-
 @pytest.mark.parametrize(
     ("versions", "bound", "stale"),
     [

@@ -26,15 +26,6 @@ class Lineage:
             steps += 1
         return None
 
-    def depth(self, version: int) -> int:
-        """Publishes from the first version to this one."""
-        depth = 0
-        current = self.parents.get(version)
-        while current is not None:
-            current = self.parents.get(current)
-            depth += 1
-        return depth
-
     def stale(self, versions: Iterable[int], trainer_version: int, max_staleness: int | None) -> list[int]:
         """Those of `versions` that a trainer at `trainer_version` must not train on, sorted.
 

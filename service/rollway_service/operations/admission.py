@@ -34,7 +34,7 @@ async def admit_to_pool(context: Context, transaction: Transaction, pool_id: str
         if job.state not in jobs.LIVE_STATES or job.paused:
             continue
         specs[job.id] = JobCreate.model_validate(job.spec)
-        gate = await job_allowance(context, transaction, job, specs[job.id], counters[job.id])
+        gate = await job_allowance(transaction, job, specs[job.id], counters[job.id])
         views.append(JobShareView(job.id, job.priority, specs[job.id].group_size, gate.groups, queued.get(job.id, 0)))
     shares = share_pool(views, wanted_rollouts, context.settings.queue_target_rollouts)
     now_s = await transaction.now_s()

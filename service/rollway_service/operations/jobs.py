@@ -32,7 +32,7 @@ def window_of(spec: JobCreate, model: ModelRow) -> int | None:
     return min(known) if known else None
 
 
-async def as_job(context: Context, transaction: Transaction, row: JobRow, counters: CounterRow) -> Job:
+async def as_job(transaction: Transaction, row: JobRow, counters: CounterRow) -> Job:
     pool = await fleet.pool_by_id(transaction, row.tenant_id, row.pool_id)
     assert pool is not None
     spec = JobCreate.model_validate(row.spec)
@@ -47,16 +47,16 @@ async def as_job(context: Context, transaction: Transaction, row: JobRow, counte
         pool=pool.name,
         seed=row.seed,
         spec=row.spec,
-        progress=await job_progress(context, transaction, row, spec, counters),
+        progress=await job_progress(transaction, row, spec, counters),
         created_at_s=row.created_at_s,
         ended_at_s=row.ended_at_s,
     )
 
 
-async def _job(context: Context, transaction: Transaction, tenant_id: str, job_id: str) -> Job:
+async def _job(transaction: Transaction, tenant_id: str, job_id: str) -> Job:
     row = await find_job(transaction, tenant_id, job_id)
     counters = await jobs.counters_of(transaction, [job_id])
-    return await as_job(context, transaction, row, counters[job_id])
+    return await as_job(transaction, row, counters[job_id])
 
 
 async def _model_of(transaction: Transaction, caller: Caller, request: JobCreate) -> ModelRow:
@@ -120,7 +120,7 @@ async def submit_job(context: Context, caller: Caller, request: JobCreate, *, ke
         if request.close:
             await jobs.set_job_state(transaction, job_id, "closed")
         _wake(context, transaction, row)
-        return await _job(context, transaction, caller.tenant_id, job_id)
+        return await _job(transaction, caller.tenant_id, job_id)
 
     async with context.database.transaction() as transaction:
         return await once(transaction, caller, key, "submit_job", request, make, Job)
@@ -210,7 +210,7 @@ async def close_job(context: Context, caller: Caller, job_id: str) -> Job:
             _wake(context, transaction, row)
         elif row.state == "cancelled":
             check_transition("job", row.state, "closed", f"job {job_id}")
-        return await _job(context, transaction, caller.tenant_id, job_id)
+        return await _job(transaction, caller.tenant_id, job_id)
 
 
 async def pause_job(context: Context, caller: Caller, job_id: str, *, paused: bool) -> Job:
@@ -219,7 +219,7 @@ async def pause_job(context: Context, caller: Caller, job_id: str, *, paused: bo
         row = await find_job(transaction, caller.tenant_id, job_id)
         await jobs.set_paused(transaction, job_id, paused=paused)
         _wake(context, transaction, row)
-        return await _job(context, transaction, caller.tenant_id, job_id)
+        return await _job(transaction, caller.tenant_id, job_id)
 
 
 async def cancel_job(context: Context, caller: Caller, job_id: str) -> Job:
@@ -233,12 +233,12 @@ async def cancel_job(context: Context, caller: Caller, job_id: str) -> Job:
             await jobs.set_job_state(transaction, job_id, "cancelled")
     await cancel_open_groups(context, job_id)
     async with context.database.snapshot() as transaction:
-        return await _job(context, transaction, caller.tenant_id, job_id)
+        return await _job(transaction, caller.tenant_id, job_id)
 
 
 async def get_job(context: Context, caller: Caller, job_id: str) -> Job:
     async with context.database.snapshot() as transaction:
-        return await _job(context, transaction, caller.tenant_id, job_id)
+        return await _job(transaction, caller.tenant_id, job_id)
 
 
 async def list_jobs(
@@ -259,5 +259,5 @@ async def list_jobs(
             {"run_id": run_id, "purpose": purpose, "state": state},
         )
         counters = await jobs.counters_of(transaction, [row.id for row in rows])
-        items = [await as_job(context, transaction, row, counters[row.id]) for row in rows]
+        items = [await as_job(transaction, row, counters[row.id]) for row in rows]
     return Page(items=items, next_cursor=rows[-1].id if len(rows) == limit else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from rollway.types import JobCreate, JobProgress
@@ -20,36 +21,30 @@ _WATCH_POLL_S = 1.0
 _WATCH_MIN_GAP_S = 0.1
 
 
-async def ahead_view(context: Context, transaction: Transaction, job: JobRow, counters: CounterRow) -> AheadView:
+async def ahead_view(transaction: Transaction, job: JobRow, counters: CounterRow) -> AheadView:
     """How far the job has run ahead of its trainer, now."""
     model = await models.model_by_id(transaction, job.tenant_id, job.model_id)
     assert model is not None
-    lineage = await context.lineage(transaction, model.id, model.latest_version)
-    published = lineage.depth(model.latest_version) - lineage.depth(job.base_version)
     gone = counters.groups_dropped + counters.groups_failed + counters.groups_cancelled + counters.groups_stale
     counted = counters.groups_admitted - gone
     return AheadView(
-        versions_since_start=max(0, published),
+        versions_since_start=model.latest_version - job.base_version,
         groups_counted=counted,
         groups_ahead=counted - counters.groups_consumed,
         bytes_ahead=counters.bytes_ready - counters.bytes_consumed,
     )
 
 
-async def job_allowance(
-    context: Context, transaction: Transaction, job: JobRow, spec: JobCreate, counters: CounterRow
-) -> Allowance:
+async def job_allowance(transaction: Transaction, job: JobRow, spec: JobCreate, counters: CounterRow) -> Allowance:
     """Groups that the job's own gates let through. Evaluations are never held back by a trainer."""
     backlog = counters.tasks - counters.tasks_admitted
     if spec.purpose != "train":
         return Allowance(backlog, "")
-    gate = allowance(await ahead_view(context, transaction, job, counters), spec.admission)
+    gate = allowance(await ahead_view(transaction, job, counters), spec.admission)
     return Allowance(min(backlog, gate.groups), gate.held_by)
 
 
-async def _waiting_for(
-    context: Context, transaction: Transaction, job: JobRow, spec: JobCreate, counters: CounterRow
-) -> str | None:
+async def _waiting_for(transaction: Transaction, job: JobRow, spec: JobCreate, counters: CounterRow) -> str | None:
     if is_terminal("job", job.state):
         return None
     if job.paused:
@@ -61,7 +56,7 @@ async def _waiting_for(
     if workers == 0:
         return "workers: no live worker serves the job's pool"
     if backlog > 0:
-        gate = await job_allowance(context, transaction, job, spec, counters)
+        gate = await job_allowance(transaction, job, spec, counters)
         if gate.groups == 0:
             return gate.held_by
     if counters.groups_open > 0 and busy == 0:
@@ -69,9 +64,7 @@ async def _waiting_for(
     return None
 
 
-async def job_progress(
-    context: Context, transaction: Transaction, job: JobRow, spec: JobCreate, counters: CounterRow
-) -> JobProgress:
+async def job_progress(transaction: Transaction, job: JobRow, spec: JobCreate, counters: CounterRow) -> JobProgress:
     return JobProgress(
         tasks=counters.tasks,
         backlog=counters.tasks - counters.tasks_admitted,
@@ -98,7 +91,7 @@ async def job_progress(
         missing_logprobs=counters.missing_logprobs,
         drops=counters.drops,
         failures=counters.failures,
-        waiting_for=await _waiting_for(context, transaction, job, spec, counters),
+        waiting_for=await _waiting_for(transaction, job, spec, counters),
     )
 
 
@@ -115,10 +108,12 @@ async def watch_job(context: Context, caller: Caller, job_id: str) -> AsyncItera
             row = await get_job(transaction, caller.tenant_id, job_id)
             counters = (await jobs.counters_of(transaction, [job_id]))[job_id]
             spec = JobCreate.model_validate(row.spec)
-            progress = await job_progress(context, transaction, row, spec, counters)
+            progress = await job_progress(transaction, row, spec, counters)
         if progress != last:
             last, silent_s = progress, 0.0
             yield progress
+            # A busy job changes many times a second; nobody reads that fast.
+            await asyncio.sleep(_WATCH_MIN_GAP_S)
         if is_terminal("job", row.state):
             return
         if silent_s >= WATCH_MAX_SILENCE_S:

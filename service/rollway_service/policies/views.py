@@ -66,8 +66,9 @@ class GroupView:
 class AheadView:
     """How far a job has run ahead of its trainer.
 
-    versions_since_start: publishes along the lineage since the job began. groups_counted: admitted groups that were
-    not dropped, failed, cancelled or stale. groups_ahead, bytes_ahead: of those, not yet consumed.
+    versions_since_start: publishes since the job began, those before a rollback included: each followed a batch.
+    groups_counted: admitted groups that were not dropped, failed, cancelled or stale. groups_ahead, bytes_ahead: of
+    those, not yet consumed.
     """
 
     versions_since_start: int

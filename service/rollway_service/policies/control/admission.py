@@ -21,7 +21,9 @@ def allowance(view: AheadView, config: Admission) -> Allowance:
     """The tightest of the gates.
 
     Source: staleness gate, AReaL (arXiv:2505.24298, section 5): submitted in total <= (version + S + 1) x batch.
-    Differs: groups that no trainer will see (dropped, failed, cancelled, stale) do not count, so that they never starve it.
+    Differs: groups that no trainer will see (dropped, failed, cancelled, stale) do not count, so that they never starve
+    it; and no more than (S + 1) x batch may be out at once, which the first rule implies only as long as each publish
+    follows a batch and nothing is rewound.
     """
     gates = [
         Allowance(
@@ -30,12 +32,21 @@ def allowance(view: AheadView, config: Admission) -> Allowance:
         )
     ]
     if config.max_staleness_versions is not None and config.groups_per_step is not None:
-        bound = (view.versions_since_start + config.max_staleness_versions + 1) * config.groups_per_step
+        steps_ahead = config.max_staleness_versions + 1
+        bound = (view.versions_since_start + steps_ahead) * config.groups_per_step
+        bound_out = steps_ahead * config.groups_per_step
         gates.append(
             Allowance(
                 bound - view.groups_counted,
                 f"staleness_gate: {view.groups_counted} of ({view.versions_since_start} published +"
                 f" {config.max_staleness_versions} + 1) x {config.groups_per_step} groups are out; waits for a publish",
+            )
+        )
+        gates.append(
+            Allowance(
+                bound_out - view.groups_ahead,
+                f"staleness_gate: {view.groups_ahead} of ({config.max_staleness_versions} + 1) x"
+                f" {config.groups_per_step} groups wait for the trainer",
             )
         )
     if view.bytes_ahead >= config.max_ahead_bytes:
