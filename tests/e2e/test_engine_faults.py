@@ -280,3 +280,22 @@ async def test_an_id_outside_the_vocabulary_from_the_engine_is_not_stored_as_sam
         assert (rollout.state, rollout.failure.kind) == ("failed", "engine")
         assert "vocabulary" in rollout.failure.detail
         assert 5000 not in trajectory.arrays.token_ids
+
+
+@pytest.mark.parametrize(("broken", "kind"), [("_value", "reward"), ("score", "policy")])
+async def test_a_scorer_that_breaks_fails_the_rollout_with_the_reason_and_frees_its_slot(
+    sqlite_url, tmp_path, monkeypatch, broken, kind
+):
+    async def breaks(*_arguments):
+        raise OSError("no more processes")
+
+    async with running_stack(sqlite_url, tmp_path, responder=scripted(rest_of), slots=1) as stack:
+        with monkeypatch.context() as patch:
+            patch.setattr(f"rollway_workers.rewards.scorer.Scorer.{broken}", breaks)
+            rollout, trajectory = await one_rollout(stack, rewards=[{"kind": "regex", "pattern": "."}])
+        assert (rollout.state, rollout.failure.kind) == ("failed", kind)
+        assert "no more processes" in rollout.failure.detail
+        assert rollout.reward is None
+        assert trajectory.arrays.token_ids[4:] == IDS
+        again, _ = await one_rollout(stack, rewards=[{"kind": "regex", "pattern": "."}])
+        assert again.state == "completed"

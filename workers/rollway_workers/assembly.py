@@ -17,9 +17,9 @@ from rollway_service.engines.sglang import SGLangEngine
 from rollway_service.operations.messages import PoolFacts
 from rollway_service.tokenization.ports import Tokenizer, TokenizerError, Tokenizers
 from rollway_workers.control_plane import ControlPlane
+from rollway_workers.generation import LoopParts
 from rollway_workers.host import HostSettings, WorkerHost
 from rollway_workers.rewards.scorer import Scorer
-from rollway_workers.rollout_loop import LoopParts
 from rollway_workers.weights import WeightsKeeper
 
 EMBEDDED = "embedded"

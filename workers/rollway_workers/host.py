@@ -18,7 +18,8 @@ import structlog
 from rollway_service.core.errors import InvalidRequest, StaleFence
 from rollway_service.operations.messages import Claims, FinishedRollout, SessionOpened, WorkerHello
 from rollway_workers.control_plane import ControlPlane
-from rollway_workers.rollout_loop import LoopParts, RolloutLoop
+from rollway_workers.generation import LoopParts
+from rollway_workers.rollout_loop import RolloutLoop
 from rollway_workers.weights import WeightsKeeper
 
 _CLAIM_POLL_S = 1.0

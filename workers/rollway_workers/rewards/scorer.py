@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import structlog
+
 from rollway.types import (
     ExactReward,
     NumericReward,
@@ -22,6 +24,8 @@ from rollway_workers.rewards.quick_checks import CheckFailed, check_exact, check
 from rollway_workers.rewards.slow_checks import registered_functions
 
 _INFRA_TRIES = 2
+
+log = structlog.get_logger()
 
 
 class Scorer:
@@ -60,6 +64,10 @@ class Scorer:
             failure = RewardFailure(kind="infra", detail=str(error))
         except (CheckerFailed, CheckFailed) as error:
             failure = RewardFailure(kind="checker", detail=str(error))
+        except Exception as error:
+            # A checker process that cannot be started, say: this reward fails, with the others as they are.
+            log.exception("reward_crashed", reward=spec.label)
+            failure = RewardFailure(kind="infra", detail=f"{type(error).__name__}: {error}")
         return RewardValue(name=spec.label, value=value, weight=spec.weight, source=spec.kind, failure=failure)
 
     async def _value(self, spec: RewardSpec, answer: str, reference: Any, metadata: Mapping[str, Any]) -> float:
