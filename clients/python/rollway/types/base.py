@@ -25,13 +25,13 @@ MAX_JSON_DEPTH = 32
 class Request(BaseModel):
     """A body or part of a body that a client sends."""
 
-    model_config = ConfigDict(defer_build=True, extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
 class Response(BaseModel):
     """A body or part of a body that the service answers."""
 
-    model_config = ConfigDict(defer_build=True, extra="ignore", strict=True, frozen=True, ser_json_inf_nan="null")
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, ser_json_inf_nan="null")
 
 
 def _is_surrogate(character: str) -> bool:
