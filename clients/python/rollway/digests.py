@@ -47,7 +47,8 @@ def template_digest(folder: str | Path) -> str | None:
         return digest_file(template)
     config = Path(folder) / "tokenizer_config.json"
     if config.is_file():
-        text = orjson.loads(config.read_bytes()).get("chat_template")
+        found = orjson.loads(config.read_bytes())
+        text = found.get("chat_template") if isinstance(found, dict) else None
         if isinstance(text, str):
             return digest_bytes(text.encode())
     return None

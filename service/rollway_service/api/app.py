@@ -14,7 +14,7 @@ from rollway_service.api.rest import batches, fleet, training, work
 from rollway_service.operations.context import Context
 
 _PROBLEMS: dict[int | str, dict[str, object]] = {
-    code: {"model": Problem} for code in (401, 404, 409, 413, 422, 429, 503)
+    code: {"model": Problem} for code in (401, 404, 409, 413, 415, 422, 429, 503)
 }
 
 _health = APIRouter(tags=["health"])

@@ -73,6 +73,17 @@ class _StrictRequest(Request):
         return self._json
 
 
+class UnsupportedMediaType(InvalidRequest):
+    """Bodies are JSON: send Content-Type: application/json."""
+
+    code = "unsupported_media_type"
+
+
+def _is_json(content_type: str) -> bool:
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
+
+
 class StrictRoute(APIRoute):
     """A route whose JSON body is read by `parse_json`."""
 
@@ -80,7 +91,14 @@ class StrictRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def strict(request: Request) -> Response:
-            return await handler(_StrictRequest(request.scope, request.receive))
+            strict_request = _StrictRequest(request.scope, request.receive)
+            # Read here: whatever is raised while FastAPI reads a body becomes "error parsing the body".
+            if self.body_field is not None and await strict_request.body():
+                content_type = request.headers.get("content-type", "")
+                if not _is_json(content_type):
+                    raise UnsupportedMediaType(f"Content-Type: {content_type!r}; send JSON as application/json")
+                await strict_request.json()
+            return await handler(strict_request)
 
         return strict
 

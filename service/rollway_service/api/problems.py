@@ -20,6 +20,7 @@ from rollway_service.core.errors import Busy, FieldError, InvalidRequest, Servic
 STATUS: dict[str, int] = {
     "invalid_request": 422,
     "body_too_large": 413,
+    "unsupported_media_type": 415,
     "unauthenticated": 401,
     "forbidden": 403,
     "not_found": 404,

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from rollway.digests import template_digest, tokenizer_digest, weights_digest
 from rollway.types import Model, ModelCreate, Page
+from rollway.types.base import INT32_MAX
 from rollway_service.core.errors import AlreadyExists, FieldInvalid, TokenizerMismatch
 from rollway_service.core.ids import new_id
 from rollway_service.operations.context import Caller, Context
@@ -47,18 +49,42 @@ def _present(digest: Callable[[str], str | None], source: str) -> str | None:
         return None
 
 
+def _read_config(file: Path) -> dict[str, Any]:
+    config = orjson.loads(file.read_bytes()) if file.is_file() else {}
+    if not isinstance(config, dict):
+        raise ValueError(f"{file.name} holds no JSON object")  # noqa: TRY004 - the file is wrong, not a type of ours
+    return config
+
+
+def _size(config: dict[str, Any], name: str) -> int | None:
+    value = config.get(name)
+    if value is not None and (type(value) is not int or not 1 <= value <= INT32_MAX):
+        raise ValueError(f"config.json: {name} is {value!r}")
+    return value
+
+
+def _eos_token_ids(config: dict[str, Any]) -> list[int]:
+    value = config.get("eos_token_id")
+    ids = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(type(token_id) is int and 0 <= token_id <= INT32_MAX for token_id in ids):
+        raise ValueError(f"config.json: eos_token_id is {value!r}")
+    return ids
+
+
 def read_folder(source: str) -> FolderFacts:
-    """Read a model folder; facts whose file is missing are None."""
-    config_file = Path(source) / "config.json"
-    config = orjson.loads(config_file.read_bytes()) if config_file.is_file() else {}
-    eos = config.get("eos_token_id")
+    """Read a model folder; facts whose file is missing are None.
+
+    Raises:
+        OSError, ValueError: the folder cannot be read, or a file in it is broken.
+    """
+    config = _read_config(Path(source) / "config.json")
     return FolderFacts(
         tokenizer_digest=_present(tokenizer_digest, source),
         template_digest=_present(template_digest, source),
         weights_digest=_present(weights_digest, source),
-        vocab_size=config.get("vocab_size"),
-        context_length=config.get("max_position_embeddings"),
-        eos_token_ids=[] if eos is None else list(eos) if isinstance(eos, list) else [eos],
+        vocab_size=_size(config, "vocab_size"),
+        context_length=_size(config, "max_position_embeddings"),
+        eos_token_ids=_eos_token_ids(config),
     )
 
 
@@ -87,7 +113,10 @@ def as_model(row: ModelRow) -> Model:
 async def register_model(context: Context, caller: Caller, request: ModelCreate, *, key: str | None = None) -> Model:
     """Register a model; its weights become version 0."""
     check_source(context, request.source, "$.source")
-    facts = await asyncio.to_thread(read_folder, request.source)
+    try:
+        facts = await asyncio.to_thread(read_folder, request.source)
+    except (OSError, ValueError) as error:
+        raise FieldInvalid("$.source", f"the model folder cannot be read: {error}") from None
     tokenizer = _agreed(request.tokenizer_digest, facts.tokenizer_digest, "tokenizer_digest")
     template = _agreed(request.template_digest, facts.template_digest, "template_digest")
     weights = _agreed(request.weights_digest, facts.weights_digest, "weights_digest")

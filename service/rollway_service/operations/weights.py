@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from rollway.types import Page, VersionPublish, WeightVersion
+from rollway.types.base import INT32_MAX
 from rollway_service.core.errors import FieldInvalid, NotFound
 from rollway_service.dispatch.ports import pool_topic
 from rollway_service.operations.context import Caller, Context
@@ -90,17 +91,23 @@ async def wait_until_converged(
         await asyncio.sleep(_CONVERGENCE_POLL_S)
 
 
+def _version_before(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdecimal()) or int(cursor) > INT32_MAX:
+        raise FieldInvalid("cursor", "is not a cursor of this list; use next_cursor of the page before")
+    return int(cursor)
+
+
 async def list_versions(
     context: Context, caller: Caller, model: str, *, cursor: str | None, limit: int
 ) -> Page[WeightVersion]:
     """Newest first; cursors are version numbers."""
     if not 1 <= limit <= MAX_PAGE:
         raise FieldInvalid("limit", f"must be between 1 and {MAX_PAGE}")
-    if cursor is not None and not cursor.isdecimal():
-        raise FieldInvalid("cursor", "is not a cursor of this list; use next_cursor of the page before")
+    before = _version_before(cursor)
     async with context.database.snapshot() as transaction:
         found = await get_model(transaction, caller.tenant_id, model)
-        before = None if cursor is None else int(cursor)
         rows = await models.list_versions(transaction, found.id, before=before, limit=limit)
         items = [await _as_version(transaction, row) for row in rows]
     return Page(items=items, next_cursor=str(rows[-1].version) if len(rows) == limit else None)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
-from rollway.types.base import Digest, Metadata, Name, Request, Response, Seconds, Tags, Version
+from rollway.types.base import INT32_MAX, INT64_MAX, Digest, Metadata, Name, Request, Response, Seconds, Tags, Version
 from rollway.types.rewards import RewardSpec
 from rollway.types.sampling import Sampling
 from rollway.types.tasks import Task
@@ -65,7 +65,7 @@ class Admission(Request):
     max_staleness_versions: Annotated[StrictInt | None, Field(ge=0, le=1_000_000)] = None
     groups_per_step: Annotated[StrictInt | None, Field(ge=1, le=1_000_000)] = None
     max_ahead_groups: Annotated[StrictInt, Field(ge=1, le=10_000_000)] = 4096
-    max_ahead_bytes: Annotated[StrictInt, Field(ge=1)] = 32 * 2**30
+    max_ahead_bytes: Annotated[StrictInt, Field(ge=1, le=INT64_MAX)] = 32 * 2**30
 
     @model_validator(mode="after")
     def _both_or_none(self) -> Admission:
@@ -82,7 +82,7 @@ class Limits(Request):
     max_attempts: Annotated[StrictInt, Field(ge=1, le=100, description="workers that may die under a rollout")] = 5
     max_resumes: Annotated[StrictInt, Field(ge=0, le=10_000, description="aborted generations continued")] = 64
     max_context_tokens: Annotated[
-        StrictInt | None, Field(ge=1, description="prompt and output together (null: the model's window)")
+        StrictInt | None, Field(ge=1, le=INT32_MAX, description="prompt and output together (null: the model's window)")
     ] = None
     max_backlog_tasks: Annotated[StrictInt, Field(ge=1, le=100_000_000)] = 1_000_000
 

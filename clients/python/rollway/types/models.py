@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from rollway.types.base import INT32_MAX, Digest, Metadata, Name, Request, Response, Step, Tags, Text, Version
+from rollway.types.base import INT32_MAX, Digest, Metadata, Name, Request, Response, Step, Tags, Text, TokenId, Version
 
 Source = Annotated[Text, Field(min_length=1, max_length=4096)]
 
@@ -25,7 +25,7 @@ class ModelCreate(Request):
     weights_digest: Digest | None = None
     vocab_size: Annotated[StrictInt | None, Field(ge=1, le=INT32_MAX)] = None
     context_length: Annotated[StrictInt | None, Field(ge=1, le=INT32_MAX)] = None
-    eos_token_ids: Annotated[list[Annotated[StrictInt, Field(ge=0)]] | None, Field(max_length=64)] = None
+    eos_token_ids: Annotated[list[TokenId] | None, Field(max_length=64)] = None
     metadata: Metadata = {}
 
 
