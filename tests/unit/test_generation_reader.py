@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollway_service.engines.ports import EngineError, EngineProtocolError, EngineRejected, EngineUnavailable
-from rollway_service.engines.sglang.stream import GenerationReader, parse_version
+from rollway_service.engines.sglang.stream import GenerationReader, KnownVersions
 from tests.builders import a_stream_event
 from tests.strategies import hostile_json
 
@@ -16,7 +16,7 @@ INF, NAN = math.inf, math.nan
 
 
 def read_all(events, version=0):
-    reader = GenerationReader(version)
+    reader = GenerationReader(KnownVersions(launched=version, current=version))
     return [reader.read(event) for event in events]
 
 
@@ -247,7 +247,7 @@ events = st.fixed_dictionaries(
 @given(st.lists(events, max_size=4))
 @settings(deadline=None, max_examples=300)
 def test_whatever_an_engine_says_the_arrays_stay_aligned_or_it_is_an_engine_error(stream):
-    reader = GenerationReader(0)
+    reader = GenerationReader(KnownVersions(launched=0, current=0))
     for event in stream:
         try:
             chunk = reader.read(event)
@@ -261,10 +261,10 @@ def test_whatever_an_engine_says_the_arrays_stay_aligned_or_it_is_an_engine_erro
 
 @pytest.mark.parametrize(
     ("value", "version"),
-    [(7, 7), ("7", 7), ("default", 3), (None, 3), (-1, 3), ("-1", 3), (True, 3), (7.0, 3), ("", 3), (0, 0), ("0", 0)],
+    [(7, 7), ("7", 7), ("default", 3), (None, 5), (-1, 3), ("-1", 3), (True, 3), (7.0, 3), ("", 3), (0, 0), ("0", 0)],
 )
-def test_a_version_is_our_number_or_the_one_we_loaded(value, version):
-    assert parse_version(value, assumed=3) == version
+def test_a_version_is_our_number_or_that_of_the_launch_and_without_a_report_the_one_we_loaded(value, version):
+    assert KnownVersions(launched=3, current=5).parse(value) == version
 
 
 def test_tokens_across_a_swap_count_as_the_older_weights():

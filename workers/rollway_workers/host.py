@@ -151,6 +151,7 @@ class WorkerHost:
     async def _heartbeats(self) -> None:
         """Renew the lease, drop what is not ours any more, follow the weights."""
         while True:
+            await self._weights.look()
             started_s = time.monotonic()
             reply = await self._control.heartbeat(
                 self._open.session_id, active_version=self._weights.active_version, slots=self._settings.slots

@@ -13,6 +13,7 @@ from rollway_service.engines.ports import Engine, EngineError, SwapMode, WeightS
 from rollway_service.operations.messages import VersionTarget
 
 _RETRY_S = 5.0
+_LOOK_S = 2.0
 
 log = structlog.get_logger()
 
@@ -49,6 +50,22 @@ class WeightsKeeper:
         self._lock = asyncio.Lock()
         self._target: VersionTarget | None = None
         self._retry_at_s = 0.0
+        self._loads = 0
+
+    async def look(self) -> None:
+        """Ask the engine which weights it runs: one that was restarted is back at those it was launched with."""
+        if self._lock.locked():
+            return
+        loads = self._loads
+        try:
+            version = await asyncio.wait_for(self._engine.loaded_version(), _LOOK_S)
+        except (EngineError, TimeoutError):
+            # An engine that does not answer is the rollouts' concern; they wait for it.
+            return
+        if version is not None and version != self.active_version and loads == self._loads:
+            log.warning("engine_changed_weights", expected=self.active_version, found=version)
+            self.active_version = version
+            self._retry_at_s = 0.0
 
     async def follow(self, target: VersionTarget) -> bool:
         """Load the target unless it runs already. True when the active version changed."""
@@ -73,5 +90,6 @@ class WeightsKeeper:
             self._retry_at_s = time.monotonic() + _RETRY_S
             return False
         self.active_version = target.version
+        self._loads += 1
         log.info("weights_loaded", version=target.version, seconds=round(time.monotonic() - started_s, 3))
         return True

@@ -31,7 +31,7 @@ from rollway_service.engines.ports import (
     SwapMode,
     WeightSource,
 )
-from rollway_service.engines.sglang.stream import GenerationReader, parse_version
+from rollway_service.engines.sglang.stream import GenerationReader, KnownVersions
 
 _DONE = b"[DONE]"
 
@@ -59,13 +59,15 @@ class SGLangEngine:
         timeouts: SGLangTimeouts | None = None,
         profile: str = "default",
         worker: str = "",
-        weight_version: int = 0,
+        launched_version: int = 0,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.timeouts = timeouts or SGLangTimeouts()
         self._profile = profile
         self._worker = worker
-        self._version = weight_version
+        self._launched_version = launched_version
+        self._version = launched_version
+        self._loads = 0
         self._session: aiohttp.ClientSession | None = None
 
     def _http(self) -> aiohttp.ClientSession:
@@ -77,12 +79,16 @@ class SGLangEngine:
             )
         return self._session
 
+    @property
+    def _known_versions(self) -> KnownVersions:
+        return KnownVersions(launched=self._launched_version, current=self._version)
+
     async def generate(
         self, request_id: str, token_ids: Sequence[int] | Int32Array, params: SamplingParams, *, chunk_tokens: int
     ) -> AsyncGenerator[Chunk, None]:
         """Stream a generation; see the port. SGLang's own flags decide the size of chunks."""
         del chunk_tokens
-        reader = GenerationReader(self._version)
+        reader = GenerationReader(self._known_versions)
         body = self._generate_body(request_id, token_ids, params)
         async for event in self._events("/generate", body):
             chunk = reader.read(event)
@@ -115,8 +121,9 @@ class SGLangEngine:
             "sampling_params": sampling,
             "return_logprob": True,
             "stream": True,
-            # Prefixes are shared only among requests that began under the same weights.
-            "extra_key": f"weights-{self._version}",
+            # Prefixes are shared only among requests that began under the same load of the same weights: a server that
+            # was restarted serves others until it is noticed.
+            "extra_key": f"weights-{self._version}-{self._loads}",
         }
 
     async def _events(self, path: str, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
@@ -231,16 +238,20 @@ class SGLangEngine:
             await self.resume()
         if not (isinstance(answer, dict) and answer.get("success")):
             raise EngineError(f"{self.base_url} could not load version {source.version}: {answer}")
-        loaded = (await self.info()).weight_version
+        loaded = await self.loaded_version()
         if loaded != source.version:
             raise EngineError(f"{self.base_url} says version {loaded} after loading version {source.version}")
         self._version = source.version
+        self._loads += 1
+
+    async def loaded_version(self) -> int | None:
+        model = await self._first_answer("/model_info", "/get_model_info")
+        return self._known_versions.parse(model.get("weight_version"))
 
     async def info(self) -> EngineInfo:
         model = await self._first_answer("/model_info", "/get_model_info")
         server = await self._first_answer("/server_info", "/get_server_info")
         context_length = server.get("context_length") or server.get("max_req_input_len")
-        version = parse_version(model.get("weight_version"), self._version)
         return EngineInfo(
             facts=EngineFacts(
                 kind="sglang",
@@ -251,7 +262,7 @@ class SGLangEngine:
             ),
             vocab_size=server.get("vocab_size") if isinstance(server.get("vocab_size"), int) else None,
             context_length=context_length if isinstance(context_length, int) else None,
-            weight_version=version,
+            weight_version=self._known_versions.parse(model.get("weight_version")),
             logprob_kind="tempered",
             max_running_requests=int(server.get("max_running_requests") or 64),
             supports_stop_strings=True,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,36 @@ _MAX_LOGPROB = 1e-3
 _FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length", "abort": "abort"}
 
 
-def parse_version(value: Any, assumed: int) -> int:
-    """A weight version as SGLang reports it: our number as text, or its own default, which means the assumed one."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    return assumed
+@dataclass(frozen=True, slots=True)
+class KnownVersions:
+    """What a report of a weight version is read against.
+
+    launched: the weights that the server was started with, which it calls `default`. current: those it should run now,
+    for builds that report nothing.
+    """
+
+    launched: int
+    current: int
+
+    def parse(self, value: Any) -> int:
+        """A weight version as SGLang reports it: our number as text, or its own default.
+
+        A server that was restarted says `default` again, whatever had been loaded into it before.
+        """
+        if value is None:
+            return self.current
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        if isinstance(value, str) and value.isdecimal():
+            return int(value)
+        return self.launched
 
 
 class GenerationReader:
     """Turns the events of one stream into chunks."""
 
-    def __init__(self, assumed_version: int) -> None:
-        self._assumed_version = assumed_version
+    def __init__(self, known_versions: KnownVersions) -> None:
+        self._known_versions = known_versions
         self._ids: list[int] = []
         self._versions: list[int] = []
         self._stamp: int | None = None
@@ -122,7 +139,7 @@ class GenerationReader:
         self, count: int, meta: Mapping[str, Any], reason: FinishReason | None
     ) -> tuple[Int32Array, Int32Array, Int32Array | None, Int32Array | None]:
         """Versions of the new tokens, and where the engine gives spans, the true ones of all tokens."""
-        current = parse_version(meta.get("weight_version"), self._assumed_version)
+        current = self._known_versions.parse(meta.get("weight_version"))
         before = current if self._stamp is None else self._stamp
         # Without spans, tokens of a chunk that crosses a swap count as the older weights': never younger than they are.
         self._versions.extend([min(before, current)] * count)
@@ -138,7 +155,7 @@ class GenerationReader:
         # A request that was put back on the queue may answer its abort with nothing: no ids, and spans of no length.
         is_empty_abort = reason == "abort" and not any(span.get("end") for span in spans or ())
         if spans and not is_empty_abort:
-            self._versions = _expand_spans(spans, len(self._ids), self._assumed_version)
+            self._versions = _expand_spans(spans, len(self._ids), self._known_versions)
             if self._retractions == 0 and self._versions:
                 self._kv_versions = [self._versions[0]] * len(self._versions)
             all_versions = np.array(self._versions, dtype=np.int32)
@@ -148,7 +165,7 @@ class GenerationReader:
         return new_versions, new_kv, all_versions, all_kv
 
 
-def _expand_spans(spans: Sequence[Mapping[str, Any]], num_tokens: int, assumed: int) -> list[int]:
+def _expand_spans(spans: Sequence[Mapping[str, Any]], num_tokens: int, known_versions: KnownVersions) -> list[int]:
     """One version per token from half-open spans that must cover [0, num_tokens) without gap or overlap."""
     versions: list[int] = []
     for span in spans:
@@ -157,7 +174,7 @@ def _expand_spans(spans: Sequence[Mapping[str, Any]], num_tokens: int, assumed: 
             raise EngineProtocolError(
                 f"weight version spans do not cover the {num_tokens} tokens: one is [{start}, {end}) after {len(versions)}"
             )
-        versions.extend([parse_version(span.get("version"), assumed)] * (end - len(versions)))
+        versions.extend([known_versions.parse(span.get("version"))] * (end - len(versions)))
     if len(versions) != num_tokens:
         raise EngineProtocolError(f"weight version spans end at token {len(versions)} of {num_tokens}")
     return versions

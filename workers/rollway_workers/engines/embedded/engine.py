@@ -332,6 +332,9 @@ class EmbeddedEngine:
         chosen = logprobs.gather(1, tokens[0, 1:, None])[:, 0]
         return np.concatenate(([np.nan], chosen.cpu().numpy())).astype(np.float32)
 
+    async def loaded_version(self) -> int | None:
+        return self._version
+
     async def info(self) -> EngineInfo:
         return EngineInfo(
             facts=EngineFacts(

@@ -48,7 +48,8 @@ class ScriptedServer:
         self.responder = responder
         self.vocab_size = vocab_size
         self.context_length = context_length
-        self.weight_version = weight_version
+        self.weight_version = self.launched_version = weight_version
+        self._reported_version = "default"
         self.is_incremental = is_incremental
         self.max_running_requests = max_running_requests
         self.abort_forgets = abort_forgets
@@ -85,6 +86,13 @@ class ScriptedServer:
         await site.start()
         self.port = self._runner.addresses[0][1]
 
+    async def restart(self) -> None:
+        """As after a crash: requests are cut off, and the weights are those of the launch again."""
+        await self.stop()
+        self.weight_version = self.launched_version
+        self._reported_version = "default"
+        await self.start(self.port)
+
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
@@ -93,7 +101,7 @@ class ScriptedServer:
         return web.Response(text="")
 
     async def _model_info(self, _request: web.Request) -> web.Response:
-        return web.json_response({"model_path": "scripted", "weight_version": str(self.weight_version)})
+        return web.json_response({"model_path": "scripted", "weight_version": self._reported_version})
 
     async def _server_info(self, _request: web.Request) -> web.Response:
         return web.json_response(
@@ -131,6 +139,7 @@ class ScriptedServer:
         self.loads.append(body)
         if body.get("weight_version") is not None:
             self.weight_version = int(body["weight_version"])
+            self._reported_version = str(self.weight_version)
         return web.json_response({"success": True, "message": "Succeeded to update model weights."})
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
@@ -247,7 +256,7 @@ class ScriptedServer:
             "prompt_tokens": len(running.call.input_ids),
             "completion_tokens": total,
             "cached_tokens": answer.cached_tokens,
-            "weight_version": str(self.weight_version),
+            "weight_version": self._reported_version,
             "num_retractions": 0,
             "output_token_logprobs": logprobs,
             "output_token_logprobs_length": min(total, len(given)),
