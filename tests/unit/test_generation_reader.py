@@ -138,7 +138,7 @@ def test_an_abort_adds_what_is_new_and_takes_nothing_away(last_ids, last_logprob
 @pytest.mark.parametrize("spans", [[(7, 0, 0)], [(7, 0, 0), (8, 0, 0)]])
 def test_an_abort_that_answers_with_nothing_and_spans_of_no_length_takes_nothing_away(spans):
     last = a_stream_event([], total=0, finish="abort", spans=spans)
-    chunks = read_all([a_stream_event([5, 6], total=2, version="7"), last])
+    chunks = read_all([a_stream_event([5, 6], total=2, version="7"), last], version=7)
     assert joined(chunks, "token_ids") == [5, 6]
     assert joined(chunks, "weight_versions") == [7, 7]
     assert chunks[-1].finish_reason == "abort"
@@ -270,7 +270,7 @@ def test_a_version_is_our_number_or_that_of_the_launch_and_without_a_report_the_
 def test_tokens_across_a_swap_count_as_the_older_weights():
     chunks = read_all(
         [a_stream_event([5], total=1, version="7"), a_stream_event([6, 7], total=3, version="8"),
-         a_stream_event([8], total=4, version="8", finish="stop")]
+         a_stream_event([8], total=4, version="8", finish="stop")], version=7
     )  # fmt: skip
     assert joined(chunks, "weight_versions") == [7, 7, 7, 8]
     assert joined(chunks, "kv_versions") == [7, 7, 7, 7]
@@ -280,7 +280,7 @@ def test_tokens_across_a_swap_count_as_the_older_weights():
 def test_spans_at_the_end_say_which_weights_made_each_token():
     ids = list(range(128))
     last = a_stream_event(ids, total=128, version="8", finish="stop", spans=[(7, 0, 57), (8, 57, 128)])
-    first, end = read_all([a_stream_event(ids[:100], total=100, version="7"), last])
+    first, end = read_all([a_stream_event(ids[:100], total=100, version="7"), last], version=7)
     assert set(first.weight_versions.tolist()) == {7}
     assert end.generation_versions.tolist() == [7] * 57 + [8] * 71
     assert end.generation_kv_versions.tolist() == [7] * 128
@@ -303,3 +303,20 @@ def test_spans_at_the_end_say_which_weights_made_each_token():
 def test_spans_with_a_gap_an_overlap_or_a_short_end_are_refused(spans):
     with pytest.raises(EngineProtocolError, match="weight version spans"):
         read_all([a_stream_event(list(range(128)), finish="stop", spans=spans)])
+
+
+def test_a_request_sent_before_a_swap_attends_to_what_the_older_weights_prefilled():
+    first = a_stream_event([5, 6], total=2, version="7")
+    last = a_stream_event([8], total=3, version="7", finish="stop", spans=[(7, 0, 3)])
+    chunk, end = read_all([first, last], version=6)
+    assert chunk.weight_versions.tolist() == [6, 6]
+    assert chunk.kv_versions.tolist() == [6, 6]
+    assert end.generation_versions.tolist() == [7, 7, 7]
+    assert end.generation_kv_versions.tolist() == [6, 6, 6]
+
+
+def test_a_restarted_server_is_back_at_the_version_of_its_launch():
+    reader = GenerationReader(KnownVersions(launched=0, current=5))
+    chunk = reader.read(a_stream_event([5], total=1, version="default", finish="stop"))
+    assert chunk.weight_versions.tolist() == [0]
+    assert chunk.kv_versions.tolist() == [0]

@@ -68,6 +68,7 @@ class SGLangEngine:
         self._launched_version = launched_version
         self._version = launched_version
         self._loads = 0
+        self._may_have_restarted = False
         self._session: aiohttp.ClientSession | None = None
 
     def _http(self) -> aiohttp.ClientSession:
@@ -88,6 +89,7 @@ class SGLangEngine:
     ) -> AsyncGenerator[Chunk, None]:
         """Stream a generation; see the port. SGLang's own flags decide the size of chunks."""
         del chunk_tokens
+        await self._check_restart()
         reader = GenerationReader(self._known_versions)
         body = self._generate_body(request_id, token_ids, params)
         async for event in self._events("/generate", body):
@@ -95,9 +97,25 @@ class SGLangEngine:
             yield chunk
             if chunk.finish_reason is not None:
                 return
+        self._may_have_restarted = True
         raise EngineStreamCut(
             f"the stream of {request_id} ended after {reader.num_tokens} tokens without a finish reason"
         )
+
+    async def _check_restart(self) -> None:
+        """After a broken connection, make sure that the server still runs the weights that were loaded.
+
+        Raises:
+            EngineUnreachable: it was restarted, and samples of its old weights would only be thrown away.
+        """
+        if not self._may_have_restarted:
+            return
+        found = await self.loaded_version()
+        if found != self._version:
+            raise EngineUnreachable(
+                f"{self.base_url} was restarted and runs version {found}; version {self._version} must be loaded again"
+            )
+        self._may_have_restarted = False
 
     def _generate_body(
         self, request_id: str, token_ids: Sequence[int] | Int32Array, params: SamplingParams
@@ -134,8 +152,10 @@ class SGLangEngine:
         except TimeoutError:
             raise EngineTimeout(f"{self.base_url} gave no answer within {self.timeouts.idle_s} s") from None
         except aiohttp.ClientConnectorError as error:
+            self._may_have_restarted = True
             raise EngineUnreachable(f"{self.base_url} cannot be reached: {error}") from error
         except (aiohttp.ClientError, ConnectionError) as error:
+            self._may_have_restarted = True
             raise EngineStreamCut(f"{self.base_url} broke the connection: {error}") from error
         try:
             if response.status != 200:
@@ -157,6 +177,7 @@ class SGLangEngine:
             except TimeoutError:
                 raise EngineTimeout(f"{self.base_url} sent nothing for {self.timeouts.idle_s} s") from None
             except (aiohttp.ClientError, ConnectionError) as error:
+                self._may_have_restarted = True
                 raise EngineStreamCut(f"{self.base_url} broke the stream: {error}") from error
             if not piece:
                 return
@@ -185,6 +206,7 @@ class SGLangEngine:
         except TimeoutError:
             raise EngineTimeout(f"{self.base_url}{path} gave no answer in time") from None
         except (aiohttp.ClientError, ConnectionError) as error:
+            self._may_have_restarted = True
             raise EngineUnreachable(f"{self.base_url}{path} cannot be reached: {error}") from error
         try:
             return _load(data)
@@ -243,6 +265,7 @@ class SGLangEngine:
             raise EngineError(f"{self.base_url} says version {loaded} after loading version {source.version}")
         self._version = source.version
         self._loads += 1
+        self._may_have_restarted = False
 
     async def loaded_version(self) -> int | None:
         model = await self._first_answer("/model_info", "/get_model_info")
@@ -252,6 +275,9 @@ class SGLangEngine:
         model = await self._first_answer("/model_info", "/get_model_info")
         server = await self._first_answer("/server_info", "/get_server_info")
         context_length = server.get("context_length") or server.get("max_req_input_len")
+        version = self._known_versions.parse(model.get("weight_version"))
+        if self._loads == 0:
+            self._version = version
         return EngineInfo(
             facts=EngineFacts(
                 kind="sglang",
@@ -262,7 +288,7 @@ class SGLangEngine:
             ),
             vocab_size=server.get("vocab_size") if isinstance(server.get("vocab_size"), int) else None,
             context_length=context_length if isinstance(context_length, int) else None,
-            weight_version=self._known_versions.parse(model.get("weight_version")),
+            weight_version=version,
             logprob_kind="tempered",
             max_running_requests=int(server.get("max_running_requests") or 64),
             supports_stop_strings=True,

@@ -55,9 +55,9 @@ class GenerationReader:
         self._known_versions = known_versions
         self._ids: list[int] = []
         self._versions: list[int] = []
-        self._stamp: int | None = None
+        # A request may wait and be prefilled before a swap that comes before its first event.
+        self._stamp = self._kv_version = known_versions.current
         self._retractions = 0
-        self._kv_version: int | None = None
         self._kv_versions: list[int] = []
 
     @property
@@ -140,13 +140,13 @@ class GenerationReader:
     ) -> tuple[Int32Array, Int32Array, Int32Array | None, Int32Array | None]:
         """Versions of the new tokens, and where the engine gives spans, the true ones of all tokens."""
         current = self._known_versions.parse(meta.get("weight_version"))
-        before = current if self._stamp is None else self._stamp
         # Without spans, tokens of a chunk that crosses a swap count as the older weights': never younger than they are.
-        self._versions.extend([min(before, current)] * count)
+        self._versions.extend([min(self._stamp, current)] * count)
         self._stamp = current
         retractions = int(meta.get("num_retractions") or 0)
-        if self._kv_version is None or retractions > self._retractions:
+        if retractions > self._retractions:
             self._kv_version, self._retractions = current, retractions
+        self._kv_version = min(self._kv_version, current)
         self._kv_versions.extend(
             [min(self._kv_version, version) for version in self._versions[-count:]] if count else []
         )
@@ -157,7 +157,7 @@ class GenerationReader:
         if spans and not is_empty_abort:
             self._versions = _expand_spans(spans, len(self._ids), self._known_versions)
             if self._retractions == 0 and self._versions:
-                self._kv_versions = [self._versions[0]] * len(self._versions)
+                self._kv_versions = [min(self._kv_version, self._versions[0])] * len(self._versions)
             all_versions = np.array(self._versions, dtype=np.int32)
         new_versions = np.array(self._versions[len(self._versions) - count :], dtype=np.int32)
         new_kv = np.array(self._kv_versions[len(self._kv_versions) - count :], dtype=np.int32)
