@@ -30,7 +30,7 @@ router = APIRouter(route_class=StrictRoute)
 
 JobStateQuery = Annotated[Literal["open", "closed", "completed", "cancelled"] | None, Query()]
 GroupStateQuery = Annotated[Literal["open", "ready", "dropped", "failed", "cancelled"] | None, Query()]
-IdQuery = Annotated[str | None, Query(max_length=64)]
+IdQuery = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-f]{32}$", description="an id, whole")]
 
 
 @router.post("/jobs", status_code=201, tags=["jobs"])
