@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,20 @@ def _group_header(index: int, samples: list[dict[str, Any]]) -> dict[str, Any]:
 def reward_of_length(answer: str, *, reference: Any, metadata: dict[str, Any], scale: float = float("nan")) -> float:
     """A reward function as an operator would write it."""
     return len(answer) * scale + float(metadata.get("bonus", 0))
+
+
+def reward_or_failure(answer: str, *, reference: Any, metadata: dict[str, Any]) -> float:
+    """1 for an answer of one character, 0 for one of two, and a failure for longer ones."""
+    del reference, metadata
+    if len(answer) > 2:
+        raise RuntimeError("as told")
+    return 2.0 - len(answer)
+
+
+def reward_that_ends_its_process(answer: str, *, reference: Any, metadata: dict[str, Any]) -> float:
+    """What a checker does that is killed for its memory, or crashes in C."""
+    del answer, reference, metadata
+    os._exit(7)
 
 
 def paths_refused(model: type[BaseModel], body: Any) -> list[str]:
