@@ -109,7 +109,7 @@ def run_demo(out: Path, config: Config | None = None, *, console: Console | None
             ready_s = time.monotonic()
             console.print(f"Ready at {url}. Evaluating {config.held_out} held-out problems, then {config.steps} steps.")
             with rollway.Client(url) as client, _progress(console) as progress:
-                bar = progress.add_task("training", total=config.steps, detail="evaluating the start")
+                bar = progress.add_task("", total=config.steps, detail="evaluating the start")
 
                 def on_step(step: Step, report: Report) -> None:
                     progress.update(bar, completed=step.index, detail=_detail(step, report))
@@ -128,8 +128,7 @@ def run_demo(out: Path, config: Config | None = None, *, console: Console | None
 
 def _progress(console: Console) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[detail]}"),
@@ -142,4 +141,4 @@ def _detail(step: Step, report: Report) -> str:
     seconds = sum(item.wait_s + item.train_s for item in recent)
     tokens_per_s = sum(item.sampled_tokens for item in recent) / seconds
     reward = sum(item.reward for item in recent) / len(recent)
-    return f"reward {reward:.3f}  {tokens_per_s:,.0f} tokens/s  weights v{step.version}  staleness {step.staleness:.2f}"
+    return f"reward {reward:.3f} {tokens_per_s:,.0f} tokens/s weights v{step.version} staleness {step.staleness:.2f}"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -124,6 +125,7 @@ def save_weights(model: PreTrainedModel, folder: Path, version: int) -> Path:
 def train(client: rollway.Client, folder: Path, config: Config, on_step: Callable[[Step, Report], None]) -> Report:
     """Evaluate, train, evaluate again."""
     torch.manual_seed(config.seed)
+    transformers.logging.disable_progress_bar()
     model_info = client.model("tiny")
     model = AutoModelForCausalLM.from_pretrained(model_info.source, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
