@@ -6,6 +6,7 @@ aiohttp, not httpx: a worker reads thousands of small chunks a second, and this 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from rollway_service.engines.ports import (
 from rollway_service.engines.sglang.stream import GenerationReader, KnownVersions
 
 _DONE = b"[DONE]"
+_MODEL_INFO = ("/model_info", "/get_model_info")
+_SERVER_INFO = ("/server_info", "/get_server_info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +163,29 @@ class SGLangEngine:
         try:
             if response.status != 200:
                 await self._raise_status(response)
+            if response.content_type == "application/json":
+                # A proxy in between, or a build that does not stream: the whole answer is one event.
+                yield await self._whole(response)
+                return
             async for data in self._data_lines(response):
                 if data == _DONE:
                     return
                 yield _load(data)
         finally:
             response.close()
+
+    async def _whole(self, response: aiohttp.ClientResponse) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(self.timeouts.idle_s):
+                answer = _load(await response.read())
+        except TimeoutError:
+            raise EngineTimeout(f"{self.base_url} sent nothing for {self.timeouts.idle_s} s") from None
+        except (aiohttp.ClientError, ConnectionError) as error:
+            self._may_have_restarted = True
+            raise EngineStreamCut(f"{self.base_url} broke the answer: {error}") from error
+        if not isinstance(answer, dict):
+            raise EngineProtocolError(f"{self.base_url} answered with {type(answer).__name__}, not with an object")
+        return answer
 
     async def _data_lines(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         """Payloads of `data:` lines; a time-out between two pieces is an error, so that no wait is endless."""
@@ -242,7 +262,9 @@ class SGLangEngine:
 
         `/update_weight_version` is never used: it aborts all running requests.
         """
-        await self._call("POST", "/pause_generation", {"mode": mode})
+        # A build that cannot pause lets running requests finish first, and its update waits for them.
+        with contextlib.suppress(EngineRejected):
+            await self._call("POST", "/pause_generation", {"mode": mode})
         try:
             answer = await self._call(
                 "POST",
@@ -257,23 +279,24 @@ class SGLangEngine:
                 timeout_s=self.timeouts.load_s,
             )
         finally:
-            await self.resume()
+            with contextlib.suppress(EngineRejected):
+                await self.resume()
         if not (isinstance(answer, dict) and answer.get("success")):
             raise EngineError(f"{self.base_url} could not load version {source.version}: {answer}")
-        loaded = await self.loaded_version()
-        if loaded != source.version:
-            raise EngineError(f"{self.base_url} says version {loaded} after loading version {source.version}")
+        reported = (await self._first_answer(*_MODEL_INFO)).get("weight_version")
+        if reported is not None and self._known_versions.parse(reported) != source.version:
+            raise EngineError(f"{self.base_url} says version {reported} after loading version {source.version}")
         self._version = source.version
         self._loads += 1
         self._may_have_restarted = False
 
     async def loaded_version(self) -> int | None:
-        model = await self._first_answer("/model_info", "/get_model_info")
+        model = await self._first_answer(*_MODEL_INFO)
         return self._known_versions.parse(model.get("weight_version"))
 
     async def info(self) -> EngineInfo:
-        model = await self._first_answer("/model_info", "/get_model_info")
-        server = await self._first_answer("/server_info", "/get_server_info")
+        model = await self._first_answer(*_MODEL_INFO)
+        server = await self._first_answer(*_SERVER_INFO)
         context_length = server.get("context_length") or server.get("max_req_input_len")
         version = self._known_versions.parse(model.get("weight_version"))
         if self._loads == 0:
@@ -297,15 +320,14 @@ class SGLangEngine:
         )
 
     async def _first_answer(self, *paths: str) -> dict[str, Any]:
-        """The answer of the first path that this build has."""
-        for path in paths[:-1]:
+        """The answer of the first path that this build has; empty when it has none of them."""
+        for path in paths:
             try:
                 answer = await self._call("GET", path)
             except EngineRejected:
                 continue
             return answer if isinstance(answer, dict) else {}
-        answer = await self._call("GET", paths[-1])
-        return answer if isinstance(answer, dict) else {}
+        return {}
 
     async def close(self) -> None:
         if self._session is not None:
