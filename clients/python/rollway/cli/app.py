@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import orjson
 import typer
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rollway._sync.client import Client
@@ -219,14 +220,16 @@ def publish(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where the reward plot goes.")] = Path("demo-out"),
-    steps: Annotated[int | None, typer.Option(help="Trainer steps.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Trainer steps.")] = None,
+    held_out: Annotated[int | None, typer.Option(min=1, help="Held-out problems of each evaluation.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """A tiny policy learns to add on this machine's CPU; takes a few minutes."""
     from rollway.demo.run import run_demo  # noqa: PLC0415 - torch
     from rollway.demo.trainer import Config  # noqa: PLC0415
 
-    outcome = run_demo(out, Config() if steps is None else Config(steps=steps))
+    given = {name: value for name, value in (("steps", steps), ("held_out", held_out)) if value is not None}
+    outcome = run_demo(out, Config(**given), console=Console(stderr=True) if as_json else console)
     if as_json:
         print_json(
             {

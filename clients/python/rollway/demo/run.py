@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import rollway
 from rollway.demo.trainer import Config, Report, Step, train
+from rollway.errors import RollwayError
 
 _READY_WITHIN_S = 120.0
 _STOP_WITHIN_S = 20.0
@@ -34,7 +35,8 @@ class Outcome:
 
     @property
     def accuracy_ratio(self) -> float:
-        return self.report.after / self.report.before
+        """NaN when no problem was solved before."""
+        return self.report.after / self.report.before if self.report.before else float("nan")
 
 
 @contextlib.contextmanager
@@ -70,7 +72,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url_file: Path, log_file
                 if httpx.get(f"{url}/readyz").status_code == 200:
                     return url
         time.sleep(0.1)
-    raise RuntimeError(f"the service did not start; its log:\n{log_file.read_text()[-4000:]}")
+    raise RollwayError(f"the service did not start; its log:\n{log_file.read_text()[-4000:]}")
 
 
 def draw(report: Report, path: Path) -> None:
