@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import orjson
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rollway._sync.client import Client
 from rollway.cli.output import console, print_json, print_rows
 from rollway.errors import RollwayError
-from rollway.types import Job, JobProgress
+from rollway.types import Job, JobCreate, JobProgress
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Rollouts as a service for LLM reinforcement learning."
@@ -51,6 +52,23 @@ def worker(context: typer.Context) -> None:
     _become("rollway_workers", context.args)
 
 
+def _read_job(file: Path) -> dict[str, Any]:
+    """The body of a job, checked before a run is made for it."""
+    text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    try:
+        body = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise RollwayError(f"{file} is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise RollwayError(f"{file} holds no JSON object")
+    try:
+        JobCreate.model_validate({"run_id": "", **body})
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, item['loc'])) or 'job'}: {item['msg']}" for item in error.errors()]
+        raise RollwayError(f"{file} is no valid job: {'; '.join(faults[:5])}") from None
+    return body
+
+
 @app.command()
 def submit(
     file: Annotated[Path, typer.Argument(help="A job as JSON (the body of POST /v1/jobs); - for stdin.")],
@@ -61,11 +79,7 @@ def submit(
     watch_it: Annotated[bool, typer.Option("--watch", help="Follow the job to its end.")] = False,
 ) -> None:
     """Submit a job."""
-    text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    try:
-        body: dict[str, Any] = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise RollwayError(f"{file} is not JSON: {error}") from None
+    body = _read_job(file)
     with Client(url) as client:
         run_id = run or body.pop("run_id", None)
         body.pop("run_id", None)
