@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rollway_service.engines.ports import EngineError, EngineProtocolError, EngineRejected, EngineUnavailable
-from rollway_service.engines.sglang.stream import GenerationReader, KnownVersions
+from rollway_service.engines.sglang.stream import EngineRestarted, GenerationReader, KnownVersions
 from tests.builders import a_stream_event
 from tests.strategies import hostile_json
 
@@ -315,8 +315,10 @@ def test_a_request_sent_before_a_swap_attends_to_what_the_older_weights_prefille
     assert end.generation_kv_versions.tolist() == [6, 6, 6]
 
 
-def test_a_restarted_server_is_back_at_the_version_of_its_launch():
-    reader = GenerationReader(KnownVersions(launched=0, current=5))
-    chunk = reader.read(a_stream_event([5], total=1, version="default", finish="stop"))
-    assert chunk.weight_versions.tolist() == [0]
-    assert chunk.kv_versions.tolist() == [0]
+@pytest.mark.parametrize("report", ["default", "0", 0])
+def test_a_server_that_is_back_at_the_weights_of_its_launch_was_restarted(report):
+    event = a_stream_event([5], total=1, version=report, finish="stop")
+    with pytest.raises(EngineRestarted):
+        GenerationReader(KnownVersions(launched=0, current=5)).read(event)
+    chunk = GenerationReader(KnownVersions(launched=0, current=0)).read(event)
+    assert chunk.weight_versions.tolist() == chunk.kv_versions.tolist() == [0]

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from rollway.container import Float32Array, Int32Array
-from rollway_service.engines.ports import Chunk, EngineProtocolError, EngineRejected, EngineUnavailable, FinishReason
+from rollway_service.engines.ports import (
+    Chunk,
+    EngineProtocolError,
+    EngineRejected,
+    EngineUnavailable,
+    EngineUnreachable,
+    FinishReason,
+)
 
 _MAX_LOGPROB = 1e-3
 """Above this a log-prob cannot be true; up to it, it is rounding."""
@@ -34,6 +41,10 @@ class KnownVersions:
     launched: int
     current: int
 
+    def is_of_restart(self, value: Any) -> bool:
+        """Whether a report shows that a server into which other weights were loaded is back at those of its launch."""
+        return value is not None and self.parse(value) == self.launched != self.current
+
     def parse(self, value: Any) -> int:
         """A weight version as SGLang reports it: our number as text, or its own default.
 
@@ -46,6 +57,10 @@ class KnownVersions:
         if isinstance(value, str) and value.isdecimal():
             return int(value)
         return self.launched
+
+
+class EngineRestarted(EngineUnreachable):
+    """The server lost the weights that were loaded into it; its samples would be too old to be of use."""
 
 
 class GenerationReader:
@@ -81,6 +96,8 @@ class GenerationReader:
         meta = event.get("meta_info")
         if not isinstance(meta, Mapping):
             raise EngineProtocolError("an event of the stream has no meta_info")
+        if self._known_versions.is_of_restart(meta.get("weight_version")):
+            raise EngineRestarted("the engine was restarted: it runs the weights of its launch again")
         reason, detail = _finish(meta.get("finish_reason"))
         ids = self._new_ids(event.get("output_ids") or [], meta, reason)
         logprobs, nonfinite, missing = self._logprobs(ids, meta)
