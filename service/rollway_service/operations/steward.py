@@ -93,8 +93,13 @@ async def keep_house(context: Context) -> None:
         await deliveries.drop_ready_before(transaction, retention_s)
         if transaction.dialect == "postgresql":
             await partitions.drop_partitions(transaction, "array_blobs", retention_s)
-        else:
-            await partitions.delete_arrays(transaction, retention_s)
+    while await _delete_arrays(context):
+        pass
+
+
+async def _delete_arrays(context: Context) -> int:
+    async with context.database.transaction() as transaction:
+        return await partitions.delete_arrays(transaction, context.settings.array_retention_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,10 +291,11 @@ async def leased_elsewhere(transaction: Transaction, consumer_group: str, job_id
 
 
 async def drop_ready_before(transaction: Transaction, older_than_s: float) -> int:
-    """Groups that nobody took within the arrays' retention are no longer offered."""
+    """Groups that nobody took within the arrays' retention are no longer offered.
+
+    Counted from their admission, which comes before any array of theirs: what is offered can always be delivered.
+    """
     bound = id_bound("group", await transaction.now_s() - older_than_s)
     return await transaction.execute(
-        update(deliveries)
-        .where(deliveries.c.state == "offered", deliveries.c.ready_order < bound)
-        .values(state="dropped")
+        update(deliveries).where(deliveries.c.state == "offered", deliveries.c.group_id < bound).values(state="dropped")
     )

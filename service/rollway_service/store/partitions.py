@@ -1,12 +1,12 @@
 """Range partitions by id of the large tables on PostgreSQL, one for each stretch of time.
 
 Rows whose partition is missing go to the default partition, so a steward that was away loses nothing. Retention drops
-whole partitions. SQLite has none: there, arrays are deleted in small pieces.
+whole partitions. What lies in the default one is deleted in small pieces, and so is all on SQLite, which has none.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Column, MetaData, String, Table, column, delete, insert, literal, select, update
+from sqlalchemy import Column, MetaData, String, Table, delete, insert, literal, select, update
 
 from rollway_service.core.ids import id_bound
 from rollway_service.store.columns import now_s
@@ -48,13 +48,14 @@ async def ensure_partitions(transaction: Transaction) -> list[str]:
     return made
 
 
+def _default_partition(table: str) -> Table:
+    return Table(f"{table}_default", MetaData(), Column("id", String))
+
+
 async def _range_is_free(transaction: Transaction, table: str, bound: str) -> bool:
     """Rows of the stretch that already lie in the default partition keep it from being made: leave them there."""
-    in_default = (
-        select(literal(1))
-        .select_from(Table(f"{table}_default", MetaData(), Column("id", String)))
-        .where(column("id") >= bound)
-    )
+    default = _default_partition(table)
+    in_default = select(literal(1)).select_from(default).where(default.c.id >= bound)
     return not await transaction.scalar(select(in_default.exists()))
 
 
@@ -75,7 +76,8 @@ async def drop_partitions(transaction: Transaction, table: str, older_than_s: fl
 
 
 async def delete_arrays(transaction: Transaction, older_than_s: float) -> int:
-    """Delete a piece of the arrays older than that, where there are no partitions; returns how many went."""
+    """Delete a piece of the arrays older than that which lie in no partition; returns how many went."""
     bound = id_bound(PARTITIONED["array_blobs"], await transaction.now_s() - older_than_s)
-    old = select(array_blobs.c.id).where(array_blobs.c.id < bound).limit(_DELETE_CHUNK)
-    return await transaction.execute(delete(array_blobs).where(array_blobs.c.id.in_(old)))
+    table = array_blobs if transaction.dialect != "postgresql" else _default_partition("array_blobs")
+    old = select(table.c.id).where(table.c.id < bound).limit(_DELETE_CHUNK)
+    return await transaction.execute(delete(table).where(table.c.id.in_(old)))
