@@ -37,6 +37,11 @@ def is_id(kind: str, value: str) -> bool:
     return match is not None and match[1] == PREFIXES[kind]
 
 
+def is_any_id(value: str) -> bool:
+    match = _PATTERN.fullmatch(value)
+    return match is not None and match[1] in PREFIXES.values()
+
+
 def id_bound(kind: str, at_s: float) -> str:
     """The smallest id of a kind made at or after `at_s` (seconds since 1970): a bound for ranges of ids."""
     return f"{PREFIXES[kind]}_{max(0, int(at_s * 1000)):012x}{'0' * 20}"

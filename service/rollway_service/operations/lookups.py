@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rollway_service.core.errors import FieldInvalid, NotFound
-from rollway_service.core.ids import is_id
+from rollway_service.core.ids import is_any_id, is_id
 from rollway_service.store import deliveries, fleet, jobs, models
 from rollway_service.store.paging import Cursor
 from rollway_service.store.ports import Transaction
@@ -45,6 +45,12 @@ async def get_pool(transaction: Transaction, tenant_id: str, name_or_id: str) ->
     if row is None:
         raise NotFound.of("pool", name_or_id)
     return row
+
+
+def check_new_name(name: str) -> None:
+    """Refuse names that would be taken for ids, and never be found."""
+    if is_any_id(name):
+        raise FieldInvalid("$.name", f"{name!r} looks like an id of this service; choose another name")
 
 
 async def get_batch(transaction: Transaction, tenant_id: str, batch_id: str) -> BatchRow:

@@ -17,8 +17,8 @@ from rollway_service.core.errors import AlreadyExists, FieldInvalid, TokenizerMi
 from rollway_service.core.ids import new_id
 from rollway_service.operations.context import Caller, Context
 from rollway_service.operations.idempotency import once
+from rollway_service.operations.lookups import check_new_name, page_cursor
 from rollway_service.operations.lookups import get_model as find_model
-from rollway_service.operations.lookups import page_cursor
 from rollway_service.store import models
 from rollway_service.store.rows import ModelRow
 
@@ -112,6 +112,7 @@ def as_model(row: ModelRow) -> Model:
 
 async def register_model(context: Context, caller: Caller, request: ModelCreate, *, key: str | None = None) -> Model:
     """Register a model; its weights become version 0."""
+    check_new_name(request.name)
     check_source(context, request.source, "$.source")
     try:
         facts = await asyncio.to_thread(read_folder, request.source)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rollway.types import Page, Pool, PoolCreate, Worker
 from rollway_service.core.errors import AlreadyExists, FieldInvalid, NotFound
-from rollway_service.core.ids import new_id
+from rollway_service.core.ids import is_id, new_id
 from rollway_service.operations.context import Caller, Context
 from rollway_service.operations.idempotency import once
-from rollway_service.operations.lookups import get_model, page_cursor
+from rollway_service.operations.lookups import check_new_name, get_model, page_cursor
 from rollway_service.operations.lookups import get_pool as find_pool
 from rollway_service.store import fleet
 from rollway_service.store.ports import Transaction
@@ -15,21 +15,32 @@ from rollway_service.store.rows import ModelRow, PoolRow
 
 
 async def ensure_pool(
-    transaction: Transaction, tenant_id: str, name: str, model: ModelRow, *, path: str = "$.pool"
+    transaction: Transaction, tenant_id: str, name_or_id: str, model: ModelRow, *, path: str = "$.pool"
 ) -> PoolRow:
-    """The pool of this name serving this model, made if new. A pool serves one model."""
-    pool = await fleet.pool_by_name(transaction, tenant_id, name)
+    """The pool of this name or id serving this model; one of a new name is made. A pool serves one model."""
+    if is_id("pool", name_or_id):
+        pool = await fleet.pool_by_id(transaction, tenant_id, name_or_id)
+        if pool is None:
+            raise FieldInvalid(path, f"there is no pool {name_or_id!r}")
+    else:
+        pool = await fleet.pool_by_name(transaction, tenant_id, name_or_id)
     if pool is None:
         pool_id = new_id("pool")
         await fleet.insert_pool(
-            transaction, id=pool_id, tenant_id=tenant_id, name=name, model_id=model.id, profile="default", labels={}
+            transaction,
+            id=pool_id,
+            tenant_id=tenant_id,
+            name=name_or_id,
+            model_id=model.id,
+            profile="default",
+            labels={},
         )
         return await find_pool(transaction, tenant_id, pool_id)
     if pool.model_id is None:
         await fleet.bind_pool(transaction, pool.id, model.id)
         return await find_pool(transaction, tenant_id, pool.id)
     if pool.model_id != model.id:
-        raise FieldInvalid(path, f"pool {name!r} serves another model than {model.name!r}")
+        raise FieldInvalid(path, f"pool {pool.name!r} serves another model than {model.name!r}")
     return pool
 
 
@@ -50,6 +61,8 @@ async def _as_pool(transaction: Transaction, row: PoolRow) -> Pool:
 
 
 async def create_pool(context: Context, caller: Caller, request: PoolCreate, *, key: str | None = None) -> Pool:
+    check_new_name(request.name)
+
     async def make() -> Pool:
         if await fleet.pool_by_name(transaction, caller.tenant_id, request.name) is not None:
             raise AlreadyExists(f"a pool {request.name!r} exists already")
