@@ -15,20 +15,25 @@ from tests.stack import Stack, running_stack
 _names = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def module_database_url(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path
-) -> Iterator[str]:
-    """A migrated database of each kind, for a whole module."""
-    if request.param == "sqlite":
-        path = tmp_path_factory.mktemp("module") / "rollway.db"
-        path.write_bytes(migrated_sqlite.read_bytes())
-        yield f"sqlite:///{path}"
-        return
-    server: PrivatePostgres = request.getfixturevalue("postgres")
+@pytest.fixture(scope="module")
+def module_sqlite_url(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> str:
+    path = tmp_path_factory.mktemp("module") / "rollway.db"
+    path.write_bytes(migrated_sqlite.read_bytes())
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(scope="module")
+def module_postgres_url(postgres: PrivatePostgres) -> Iterator[str]:
     name = f"module_{next(_names)}"
-    yield server.create_database(name, template="template_migrated")
-    server.drop_database(name)
+    yield postgres.create_database(name, template="template_migrated")
+    postgres.drop_database(name)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def module_database_url(request: pytest.FixtureRequest) -> str:
+    """A migrated database of each kind, for a whole module. Modules that store nothing odd replace it by SQLite's."""
+    url: str = request.getfixturevalue(f"module_{request.param}_url")
+    return url
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -22,6 +22,12 @@ WITH_IDS = [route for route in ROUTES if route.parameters("path")]
 LISTS = [route for route in ROUTES if route.method == "GET" and not route.parameters("path") and route.name not in OPEN]
 
 
+@pytest.fixture(scope="module")
+def module_database_url(module_sqlite_url):
+    """What is refused before it is stored needs no second kind of database."""
+    return module_sqlite_url
+
+
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def ids(stack):
     """Ids of one of everything that the first tenant has."""

@@ -7,9 +7,16 @@ import pytest_asyncio
 
 from tests.builders import token_tasks
 from tests.integration.refusals import changed, paths_of, problem_of
+from tests.stack import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def module_database_url(module_sqlite_url):
+    """What is refused before it is stored needs no second kind of database."""
+    return module_sqlite_url
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -50,6 +57,36 @@ async def test_numbers_that_json_does_not_have_are_refused_with_their_path(send,
         assert "which JSON does not have" in problem.detail
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+async def test_rewards_that_are_no_numbers_are_refused_and_change_nothing(stack, send, job, number):
+    """Case B50: of two posted rewards the second is bad; neither counts, and the rollout can still be rewarded."""
+    body = job | {"rewards": [{"kind": "posted", "name": name} for name in ("a", "b")]}
+    job_id = (await stack.http.post("/v1/jobs", json=body)).json()["id"]
+
+    async def awaiting():
+        return [found async for found in stack.client.rollouts(job_id=job_id, state="awaiting_reward")]
+
+    (rollout,) = await until(awaiting)
+    path = f"/v1/rollouts/{rollout.id}/rewards"
+    text = '{"rewards": [{"name": "a", "value": 1.0}, {"name": "b", "value": HERE}]}'.replace("HERE", number)
+    assert paths_of(await send(text, path=path)) == ["$.rewards[1].value"]
+    assert await stack.client.rollout(rollout.id) == rollout
+    ended = await stack.client.post_rewards(rollout.id, [{"name": name, "value": 0.5} for name in ("a", "b")])
+    assert (ended.state, ended.reward) == ("completed", 1.0)
+
+
+@pytest.mark.parametrize(("first", "last"), [("2", "1"), ("2", "true"), ("true", "1"), ("1e999", "1"), ("1", "NaN")])
+async def test_of_a_key_that_comes_twice_the_last_counts_and_all_must_be_json(stack, send, job, first, last):
+    """Never the one for the check and the other for the job."""
+    text = json.dumps(job).replace('"group_size": 1', f'"group_size": {first}, "group_size": {last}')
+    if last == "1" and first != "1e999":
+        response = await stack.http.post("/v1/jobs", content=text, headers=JSON)
+        assert response.status_code == 201
+        assert (await (await stack.client.job(response.json()["id"])).wait(20)).progress.rollouts_completed == 1
+    else:
+        problem_of(await send(text), 422, "invalid_request")
+
+
 async def test_a_run_goes_on_after_a_refused_number(stack, send, job):
     """Case B50: the run that was told NaN completes."""
     await send(json.dumps(job)[:-1] + ', "metadata": {"x": NaN}}')
@@ -77,7 +114,7 @@ async def test_a_run_goes_on_after_a_refused_number(stack, send, job):
         b'{"a":' * 100_000,
         b"[" * 100_000 + b"]" * 100_000,
     ],
-    ids=range(13),
+    ids=[str(index) for index in range(13)],
 )
 async def test_what_is_no_json_is_refused(send, content):
     problem = problem_of(await send(content), 422, "invalid_request")

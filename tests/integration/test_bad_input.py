@@ -11,6 +11,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 DIGEST = "sha256:" + "0" * 64
 
 
+@pytest.fixture(scope="module")
+def module_database_url(module_sqlite_url):
+    """What is refused before it is stored needs no second kind of database."""
+    return module_sqlite_url
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def job(stack):
     """A body that is accepted."""
@@ -120,7 +126,35 @@ async def test_every_bad_task_is_reported_and_none_is_stored(refuse):
     assert paths_of(await refuse("$.tasks", tasks)) == ["$.tasks[1].token_ids[0]", "$.tasks[3].token_ids[2]"]
 
 
-@pytest.mark.parametrize("seed", [10**20, 2**63, -(2**63) - 1, "100", 1.0])
+@pytest.mark.parametrize(
+    ("task", "reported"),
+    [
+        ({"token_ids": [1, TINY_VOCAB]}, "$.tasks[1].token_ids[1]"),
+        ({"token_ids": [-1]}, "$.tasks[1].token_ids[0]"),
+        ({"token_ids": []}, "$.tasks[1].token_ids"),
+        ({"token_ids": [5] * TINY_WINDOW}, None),
+        ({"token_ids": [5] * (TINY_WINDOW + 1)}, "$.tasks[1]"),
+        ({"messages": [{"role": "user", "content": "7" * TINY_WINDOW}]}, "$.tasks[1]"),
+        ({"messages": []}, "$.tasks[1].messages"),
+        ({"token_ids": [1], "key": "a\0b"}, "$.tasks[1].key"),
+        ({"token_ids": [1], "colour": "red"}, "$.tasks[1].colour"),
+        ({}, "$.tasks[1]"),
+    ],
+)
+async def test_what_is_refused_of_a_job_is_refused_of_an_append(stack, job, task, reported):
+    opened = (await stack.http.post("/v1/jobs", json=job | {"tasks": [], "close": False})).json()["id"]
+    (await stack.http.post(f"/v1/jobs/{opened}/pause")).raise_for_status()
+    calls = len(stack.engine.calls)
+    response = await stack.http.post(f"/v1/jobs/{opened}/tasks", json={"tasks": [*job["tasks"], task]})
+    if reported is None:
+        assert response.status_code == 201
+    else:
+        assert paths_of(response) == [reported]
+    assert (await stack.client.job(opened)).info.progress.tasks == (2 if reported is None else 0)
+    assert len(stack.engine.calls) == calls
+
+
+@pytest.mark.parametrize("seed", [10**20, 2**63, -(2**63) - 1, "100", 1.0, 1.5, True])
 async def test_seeds_outside_int64_are_refused(refuse, seed):
     """Case B34."""
     assert paths_of(await refuse("$.sampling.seed", seed)) == ["$.sampling.seed"]
@@ -191,10 +225,47 @@ async def test_the_same_body_in_other_words_is_the_same_body(stack, job):
     assert (again.status_code, again.json()) == (201, first.json())
 
 
+async def test_an_idempotency_key_is_of_one_endpoint_and_one_thing(stack, job):
+    """The same body, which another endpoint or another job would take as well."""
+    key = {"Idempotency-Key": f"places of {job['run_id']}"}
+    named = {"name": f"places {job['run_id'][-8:]}", "model": "tiny"}
+    assert (await stack.http.post("/v1/pools", json=named, headers=key)).status_code == 201
+    problem_of(await stack.http.post("/v1/runs", json=named, headers=key), 409, "idempotency_conflict")
+    assert (await stack.http.post("/v1/runs", json=named | {"pool": "tiny"})).status_code == 201
+    key = {"Idempotency-Key": f"jobs of {job['run_id']}"}
+    opened = [(await stack.http.post("/v1/jobs", json=job | {"tasks": [], "close": False})).json()["id"] for _ in "ab"]
+    added = {"tasks": job["tasks"], "close": True}
+    first, other, again = [
+        await stack.http.post(f"/v1/jobs/{job_id}/tasks", json=added, headers=key)
+        for job_id in (opened[0], opened[1], opened[0])
+    ]
+    assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
+    problem_of(other, 409, "idempotency_conflict")
+    assert [(await stack.client.job(job_id)).info.progress.tasks for job_id in opened] == [1, 0]
+    await (await stack.client.job(opened[0])).wait(20)
+
+
 @pytest.mark.parametrize("key", ["", "x" * 201, b"a\tb"])
 async def test_idempotency_keys_have_bounds(stack, job, key):
     response = await stack.http.post("/v1/jobs", json=job, headers={"Idempotency-Key": key})
     assert paths_of(response) == ["Idempotency-Key"]
+
+
+@pytest.mark.parametrize("name", ["mod_" + "0" * 32, "poo_" + "0" * 32, "job_" + "0" * 32])
+async def test_names_that_would_be_taken_for_ids_are_refused(stack, name):
+    """Routes take a name or an id: such a name would never be found."""
+    for path, body in (("/v1/models", {"source": "/nowhere"}), ("/v1/pools", {"model": "tiny"})):
+        assert paths_of(await stack.http.post(path, json=body | {"name": name})) == ["$.name"]
+        assert name not in (await stack.http.get(path)).text
+
+
+async def test_a_pool_is_named_by_its_name_or_its_id(stack, job):
+    pool = await anext(found async for found in stack.client.pools() if found.name == "tiny")
+    for path, body in (("/v1/runs", {"name": "r", "model": "tiny"}), ("/v1/jobs", job)):
+        assert (await stack.http.post(path, json=body | {"pool": pool.id})).json()["pool"] == "tiny"
+        missing = "poo_" + "0" * 32
+        assert paths_of(await stack.http.post(path, json=body | {"pool": missing})) == ["$.pool"]
+        assert missing not in [found.name async for found in stack.client.pools()]
 
 
 @pytest.mark.asyncio(loop_scope="function")

@@ -36,6 +36,8 @@ async def rolled_out(stack, run, tasks, **fields):
 async def test_nul_in_a_value_and_in_a_key_harms_no_neighbour(stack, run):
     """Case B49: three tasks, the middle one with NUL in text, in a metadata value and in a metadata key."""
     tasks = token_tasks(3, reference="x")
+    del tasks[1]["token_ids"]
+    tasks[1] |= {"messages": [{"role": "user", "content": "1+\0=2"}]}
     tasks[1] |= {"metadata": {"value": "a\0b", "k\0ey": {"\0": ["\0", {"deep\0": 1}]}}, "reference": "an\0swer"}
     batch, job = await rolled_out(stack, run, tasks, rewards=[{"kind": "exact"}], metadata={"\0": "\0"})
     by_index = {group.header.task_index: group.header for group in batch.groups}
@@ -44,6 +46,9 @@ async def test_nul_in_a_value_and_in_a_key_harms_no_neighbour(stack, run):
     assert by_index[0].task_metadata == by_index[2].task_metadata == {}
     assert (await job.refresh()).spec["metadata"] == {"\0": "\0"}
     assert job.info.progress.rollouts_scored == 3
+    for sample in batch.samples:
+        shown = await stack.client.trajectory(sample.header.trajectory_id, text=True)
+        assert ("1+\0=2" in shown.text) == (sample.group.header.task_index == 1)
 
 
 @pytest.mark.parametrize("text", HORRORS, ids=ascii)
