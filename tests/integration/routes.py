@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,17 @@ class Route:
     def body_leaves(self) -> list[str]:
         """JSON paths of all values that a body may hold, with one item in each list."""
         return sorted(_leaves(self.schema["requestBody"]["content"]["application/json"]["schema"], "$", ()))
+
+
+def fields_that_name_things() -> set[tuple[str, str]]:
+    """(route, field) of all fields in bodies that name what a tenant has, by id or by name."""
+    return {
+        (route.name, leaf.removesuffix("[0]"))
+        for route in all_routes()
+        if route.takes_body
+        for leaf in route.body_leaves()
+        if re.search(r"\.(model|pool|(?!request|token|stop_token|eos_token)[a-z_]*_ids?)(\[0\])?$", leaf)
+    }
 
 
 def all_routes() -> list[Route]:

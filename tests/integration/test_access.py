@@ -1,6 +1,8 @@
 """Who may see what: keys, and tenants that never come to know of each other. Every route is tried, new ones too."""
 
 import hashlib
+import re
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -9,8 +11,8 @@ from sqlalchemy import text
 
 from rollway_service.operations import keys
 from tests.builders import token_tasks
-from tests.integration.refusals import problem_of
-from tests.integration.routes import BODIES, all_routes
+from tests.integration.refusals import changed, problem_of
+from tests.integration.routes import BODIES, all_routes, fields_that_name_things
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,31 +30,39 @@ def module_database_url(module_sqlite_url):
     return module_sqlite_url
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def ids(stack):
-    """Ids of one of everything that the first tenant has."""
-    run = await stack.client.start_run("secret", model="tiny")
+async def things_of(client, name):
+    """Ids of one of everything that a tenant has, by the names that paths give them."""
+    run = await client.start_run(name, model="tiny")
     fields = {"group_size": 1, "sampling": {"max_new_tokens": 4}}
     job = await run.submit(token_tasks(2), rewards=[{"kind": "posted", "name": "posted"}], close=True, **fields)
     other = await run.submit(token_tasks(2), close=True, **fields)
     await other.wait(20)
     batch = await run.lease(groups=1, wait_s=10)
-    trajectory = await anext(stack.client.trajectories(job_id=other.id))
-    rollout = trajectory.rollout_id
+    trajectory = await anext(client.trajectories(job_id=other.id))
     opened = await run.submit(**fields)
-    model, pool = await stack.client.model("tiny"), await anext(stack.client.pools())
-    found = (run.id, opened.id, trajectory.group_id, rollout, trajectory.id, batch.id, model.id, pool.id, "0")
-    return dict(zip(IDS, found, strict=True)) | {"awaiting": job.id}
+    model, pool = await client.model("tiny"), await anext(client.pools())
+    found = (run.id, opened.id, trajectory.group_id, trajectory.rollout_id, trajectory.id, batch.id, model.id, pool.id)
+    return dict(zip(IDS, (*found, "0"), strict=True)) | {"awaiting": job.id}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def ids(stack):
+    return await things_of(stack.client, "secret")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def stranger(stack):
-    """HTTP with a good key of another tenant, which has a model and a pool called as the first one's are."""
+    """HTTP with a good key of another tenant, which has all things, called as the first one's are."""
     client = await stack.other_tenant()
+    token = client._transport._http.headers["authorization"].removeprefix("Bearer ")
     await client.register_model("tiny", "/nowhere", vocab_size=300, context_length=64)
     await client.create_pool("tiny", model="tiny")
-    headers = {"Authorization": client._transport._http.headers["authorization"]}
-    async with httpx.AsyncClient(base_url=stack.url, headers=headers, timeout=30) as http:
+    theirs = replace(stack, caller=await keys.authenticate(stack.context, token), workers=[])
+    await theirs.start_worker(name="theirs")
+    things = await things_of(client, "theirs")
+    await theirs.stop_workers()
+    async with httpx.AsyncClient(base_url=stack.url, headers={"Authorization": f"Bearer {token}"}, timeout=30) as http:
+        http.ids = things
         yield http
     await client.aclose()
 
@@ -62,6 +72,11 @@ def request_of(route, ids):
     if body is not None:
         body = {key: value.format(**ids) if isinstance(value, str) else value for key, value in body.items()}
     return route.method, route.path.format(**ids), body
+
+
+def unknown(text):
+    """With ids of the same kinds, which nobody has, in place of all ids."""
+    return re.sub(r"\b([a-z]{3})_[0-9a-f]{32}", r"\1_" + "0" * 32, text)
 
 
 def bad_tokens(token):
@@ -75,6 +90,10 @@ def bad_tokens(token):
         "other secret": f"Bearer rw_{prefix}_{secret[:-1]}{'a' if secret[-1] != 'a' else 'b'}",
         "prefix alone": f"Bearer rw_{prefix}_",
         "longer": f"Bearer {token}a",
+        "twice": f"Bearer {token} {token}",
+        "no scheme": token,
+        "bytes": b"Bearer \xff\xfe",
+        "long": "Bearer rw_" + "0" * 20_000,
     }
 
 
@@ -124,17 +143,30 @@ async def test_only_hashes_of_secrets_are_stored(stack):
     assert not any(secret in str(value) for found in rows for value in found.values())
 
 
+async def everything(http, ids):
+    """All that a tenant is shown, without what changes by itself."""
+    kept = [
+        r for r in ROUTES if r.method == "GET" and r.name not in OPEN and not r.path.endswith(("/watch", "/workers"))
+    ]
+    return {route.name: (await http.get(route.path.format(**ids))).raise_for_status().json() for route in kept}
+
+
+async def test_what_a_stranger_tries_changes_nothing(stack, ids, stranger):
+    before = await everything(stack.http, ids)
+    assert len(before) > 10
+    for route in WITH_IDS:
+        method, path, body = request_of(route, ids)
+        await stranger.request(method, path, json=body)
+    assert await everything(stack.http, ids) == before
+
+
 @pytest.mark.parametrize("route", WITH_IDS, ids=lambda route: route.name)
 async def test_what_belongs_to_another_tenant_is_not_there(stack, ids, stranger, route):
     """Case B47. The owner may do the same afterwards: the route was asked rightly."""
     method, path, body = request_of(route, ids)
     foreign = problem_of(await stranger.request(method, path, json=body), 404, "not_found")
-    named = [ids[name] for name in route.parameters("path")]
-    unknown = path
-    for value in named:
-        unknown = unknown.replace(value, value[:-6] + "ffffff") if "_" in value else unknown
-    missing = problem_of(await stranger.request(method, unknown, json=body), 404, "not_found")
-    assert missing.title == foreign.title
+    missing = await stranger.request(method, unknown(path), json=body)
+    assert unknown(foreign.detail) == problem_of(missing, 404, "not_found").detail
     if route.path.endswith("/watch"):
         async with stack.http.stream(method, path) as response:
             assert response.status_code == 200
@@ -158,24 +190,39 @@ async def test_lists_hold_ones_own_alone(stack, ids, stranger, route):
             problem_of(response, 404, "not_found")
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/runs", {"name": "r", "model": "{model}"}),
-        ("/v1/runs", {"name": "r", "model": "tiny", "pool": "{pool}"}),
-        ("/v1/pools", {"name": "p", "model": "{model}"}),
-        ("/v1/jobs", {"run_id": "{run_id}"}),
-        ("/v1/jobs", {"run_id": "{run_id}", "model": "{model}", "pool": "{pool}"}),
-    ],
-)
-async def test_ids_in_bodies_reach_no_other_tenant(stack, ids, stranger, path, body):
-    sent = {key: value.format(**ids) for key, value in body.items()}
-    response = await stranger.post(path, json=sent)
-    if "pool" in body and "run_id" not in body:
-        # An id is a name like others where a pool is made: the run gets a pool of that name, and not theirs.
-        assert response.json().get("pool") != "tiny"
-    else:
-        assert response.status_code in {404, 422}
+IN_BODIES = {
+    ("POST /v1/runs", "$.model"): "{model}",
+    ("POST /v1/runs", "$.pool"): "{pool}",
+    ("POST /v1/jobs", "$.run_id"): "{run_id}",
+    ("POST /v1/jobs", "$.model"): "{model}",
+    ("POST /v1/jobs", "$.pool"): "{pool}",
+    ("POST /v1/pools", "$.model"): "{model}",
+    ("POST /v1/runs/{run_id}/batches", "$.job_ids"): ["{awaiting}"],
+    ("POST /v1/batches/{batch_id}/consumed", "$.group_ids"): ["{group_id}"],
+    ("POST /v1/batches/{batch_id}/return", "$.group_ids"): ["{group_id}"],
+}
+
+
+async def test_the_ids_in_all_bodies_are_known_here():
+    assert fields_that_name_things() == set(IN_BODIES)
+
+
+@pytest.mark.parametrize("place", IN_BODIES, ids=" ".join)
+async def test_ids_in_bodies_reach_no_other_tenant(ids, stranger, place):
+    """Another tenant's id is told to be missing, just as one that nobody has."""
+    (route,) = [route for route in ROUTES if route.name == place[0]]
+    method, path, body = request_of(route, stranger.ids)
+    value = IN_BODIES[place]
+    foreign = value.format(**ids) if isinstance(value, str) else [value[0].format(**ids)]
+    nobodys = unknown(foreign) if isinstance(foreign, str) else [unknown(foreign[0])]
+    refused, missing = [
+        await stranger.request(method, path, json=changed(body, place[1], named)) for named in (foreign, nobodys)
+    ]
+    code = "not_found" if place[1] == "$.run_id" else "invalid_request"
+    problem = problem_of(refused, missing.status_code, code)
+    assert problem.status in {404, 422}
+    assert unknown(refused.text) == unknown(missing.text)
+    assert code == "not_found" or problem.errors[0].path.startswith(place[1])
 
 
 async def test_a_key_of_another_tenant_uses_its_own_model_of_the_same_name(stack, ids, stranger):
