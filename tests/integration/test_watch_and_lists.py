@@ -1,7 +1,9 @@
 """What is told while a job runs and after: the watch, pages of lists, batches as JSON, and all of it consistent."""
 
 import asyncio
+import itertools
 import json
+import math
 
 import numpy as np
 import pytest
@@ -73,6 +75,23 @@ async def test_a_watch_ends_when_the_job_is_cancelled(database_url, tmp_path):
         assert seen[-1].waiting_for is None
 
 
+async def test_a_client_that_leaves_a_watch_leaves_nothing_behind(database_url, tmp_path):
+    def answering():
+        return [task for task in asyncio.all_tasks() if "run_asgi" in repr(task.get_coro())]
+
+    async with running_stack(database_url, tmp_path, with_worker=False) as stack:
+        run = await stack.client.start_run("left", model="tiny")
+        job = await run.submit(token_tasks(2), **FIELDS)
+        for _ in range(3):
+            async with stack.http.stream("GET", f"/v1/jobs/{job.id}/watch") as response:
+                assert (await anext(response.aiter_lines())) == "event: progress"
+                assert answering()
+        await until(lambda: not answering())
+        assert f"job:{job.id}" not in stack.context.wakeups._waiting
+        await until(lambda: stack.context.database._reader.pool.checkedout() == 0)
+        assert (await job.refresh()).state == "open"
+
+
 async def pages(stack, path, limit, **filters):
     """All ids of a list, page by page; pages but the last are full."""
     ids, cursor = [], None
@@ -86,8 +105,7 @@ async def pages(stack, path, limit, **filters):
         assert len(page["items"]) == limit
 
 
-@pytest.mark.parametrize("limit", [1, 3, 1000])
-async def test_pages_give_each_row_once_whatever_their_size(database_url, tmp_path, limit):
+async def test_pages_give_each_row_once_whatever_their_size(database_url, tmp_path):
     async with running_stack(database_url, tmp_path) as stack:
         first, second = [await stack.client.start_run(name, model="tiny") for name in ("one", "two")]
         jobs = [await run.submit(token_tasks(3), close=True, **FIELDS) for run in (first, second, second)]
@@ -118,26 +136,38 @@ async def test_pages_give_each_row_once_whatever_their_size(database_url, tmp_pa
             ("/v1/workers", ()): 1,
         }
         for (path, filters), number in expected.items():
-            ids = await pages(stack, path, limit, **dict(filters))
-            assert len(ids) == len(set(ids)) == number, (path, filters)
-            assert ids == sorted(ids, reverse=True), path
-        assert await pages(stack, "/v1/runs", limit) == kept["run"][::-1]
-        assert sorted(await pages(stack, "/v1/jobs", limit)) == sorted(kept["job"])
+            for limit in (1, 3, 1000):
+                ids = await pages(stack, path, limit, **dict(filters))
+                assert len(ids) == len(set(ids)) == number, (path, filters)
+                assert ids == sorted(ids, reverse=True), path
+        assert await pages(stack, "/v1/runs", 1) == kept["run"][::-1]
+        assert sorted(await pages(stack, "/v1/jobs", 3)) == sorted(kept["job"])
 
 
-async def test_rows_that_come_while_pages_are_read_change_none_of_the_rest(database_url, tmp_path):
+@pytest.mark.parametrize("filters", [{}, {"purpose": "train"}, {"state": "open"}])
+async def test_rows_that_come_while_pages_are_read_change_none_of_the_rest(database_url, tmp_path, filters):
     async with running_stack(database_url, tmp_path, with_worker=False) as stack:
-        old = [(await stack.client.start_run(f"old {index}", model="tiny")).id for index in range(4)]
-        page = (await stack.http.get("/v1/runs", params={"limit": 2})).json()
-        await stack.client.start_run("new", model="tiny")
-        rest = (await stack.http.get("/v1/runs", params={"limit": 10, "cursor": page["next_cursor"]})).json()
-        assert [item["id"] for item in page["items"] + rest["items"]] == old[::-1]
+        run, other = [await stack.client.start_run(name, model="tiny") for name in ("one", "two")]
+        old = []
+        for _ in range(5):
+            old.append((await run.submit(token_tasks(1), **FIELDS)).id)
+            await run.submit(token_tasks(1), purpose="eval", close=True, **FIELDS)
+            await other.submit(token_tasks(1), **FIELDS)
+        kept = None if filters else [found.id async for found in stack.client.jobs(run_id=run.id)]
+        ids, cursor = [], None
+        while cursor is not None or not ids:
+            params = {"limit": 2, "run_id": run.id, **filters} | ({} if cursor is None else {"cursor": cursor})
+            page = (await stack.http.get("/v1/jobs", params=params)).raise_for_status().json()
+            ids += [item["id"] for item in page["items"]]
+            cursor = page["next_cursor"]
+            await run.submit(token_tasks(1), **FIELDS)
+        assert ids == (kept or old[::-1])
 
 
-@pytest.mark.parametrize("path", ["/v1/runs", "/v1/jobs", "/v1/models/tiny/versions", "/v1/workers"])
-async def test_a_cursor_of_another_list_is_refused(sqlite_url, tmp_path, path):
+async def test_a_cursor_of_another_list_is_refused(sqlite_url, tmp_path):
+    paths = ("/v1/runs", "/v1/jobs", "/v1/models/tiny/versions", "/v1/workers", "/v1/rollouts", "/v1/trajectories")
     async with running_stack(sqlite_url, tmp_path, with_worker=False) as stack:
-        for cursor in ("mod_" + "0" * 32, "x", "", "\0", "-1"):
+        for path, cursor in itertools.product(paths, ("mod_" + "0" * 32, "x", "", "\0", "-1")):
             problem = problem_of(await stack.http.get(path, params={"cursor": cursor}), 422, "invalid_request")
             assert "next_cursor" in problem.detail
 
@@ -179,6 +209,7 @@ async def test_rollout_trajectory_tree_group_and_batch_tell_the_same(database_ur
         await job.wait(20)
         batch = await run.lease(groups=2, wait_s=5)
         assert len(batch.samples) == 4
+        tokenizer = await stack.context.tokenizers.load((await stack.client.model("tiny")).source)
         for sample in batch.samples:
             header = sample.header
             rollout = await stack.client.rollout(header.rollout_id)
@@ -193,6 +224,7 @@ async def test_rollout_trajectory_tree_group_and_batch_tell_the_same(database_ur
             assert (rollout.task_index, group.task_index) == (sample.group.header.task_index,) * 2
             assert group.task_key == f"task {rollout.task_index}"
             assert sample.group.header.task_metadata == {"n": rollout.task_index}
+            assert (rollout.group_id, rollout.job_id, tree.group_id) == (group.id, job.id, group.id)
             arrays = trajectory.arrays
             assert arrays.token_ids == sample.token_ids.tolist()
             assert arrays.loss_mask == sample.loss_mask.tolist()
@@ -201,8 +233,39 @@ async def test_rollout_trajectory_tree_group_and_batch_tell_the_same(database_ur
             assert [token for node in nodes for token in node.token_ids] == arrays.token_ids
             assert [mask for node in nodes for mask in node.loss_mask] == arrays.loss_mask
             observed = [value for node in nodes if node.behavior_logprobs for value in node.behavior_logprobs]
+            assert [value for value in arrays.behavior_logprobs if value is not None] == observed
+            versions = [version for node in nodes for version in node.weight_versions]
+            assert versions == arrays.weight_versions == [-1] * 4 + [0] * trajectory.num_sampled
+            assert arrays.kv_versions == sample.arrays.kv_versions.tolist()
             np.testing.assert_allclose(observed, sample.behavior_logprobs[sample.loss_mask == 1], rtol=1e-6)
             assert header.num_tokens == trajectory.num_tokens == len(arrays.token_ids)
             assert header.num_trainable == trajectory.num_trainable == sum(arrays.loss_mask)
-            assert isinstance(trajectory.text, str)
+            assert trajectory.text == tokenizer.decode(arrays.token_ids, skip_special=False)
         assert json.loads((await stack.http.get(f"/v1/jobs/{job.id}")).text)["progress"]["groups_ready"] == 2
+
+
+async def test_metrics_are_the_sums_of_what_all_jobs_tell(database_url, tmp_path):
+    async def respond(call):
+        bad = call.input_ids[0] == 10
+        return Answer([20, 21, 22], [-0.1, -math.inf, math.nan] if bad else None, "length")
+
+    async with running_stack(database_url, tmp_path, responder=respond) as stack:
+        run = await stack.client.start_run("measured", model="tiny")
+        rewards = [{"kind": "exact"}]
+        tasks = token_tasks(2, reference="never")
+        jobs = [
+            await run.submit(tasks, close=True, rewards=rewards, **FIELDS),
+            await run.submit(
+                tasks, close=True, rewards=rewards, recipe={"filters": [{"name": "zero_spread"}]}, **FIELDS
+            ),
+        ]
+        told = [(await job.wait(20)).progress.model_dump() for job in jobs]
+        text = (await stack.http.get("/metrics")).text
+        metrics = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        summed = [name for name, value in told[0].items() if type(value) in {int, float}]
+        for name in set(summed) - {"backlog", "groups_open"}:
+            assert float(metrics[f"rollway_{name}"]) == sum(progress[name] for progress in told), name
+        assert metrics["rollway_nonfinite_logprobs"] == "8.0"
+        assert metrics["rollway_groups_dropped"] == "2.0"
+        assert metrics['rollway_drops_by_reason{reason="zero_reward_spread"}'] == "2.0"
+        assert metrics["rollway_reward_failure_ratio"] == "0.0"
