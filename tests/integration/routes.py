@@ -51,7 +51,14 @@ class Route:
 
     def body_leaves(self) -> list[str]:
         """JSON paths of all values that a body may hold, with one item in each list."""
-        return sorted(_leaves(self.schema["requestBody"]["content"]["application/json"]["schema"], "$", ()))
+        return sorted({path for path, _ in self._leaves()})
+
+    def number_leaves(self) -> set[str]:
+        """Those that may be numbers."""
+        return {path for path, kind in self._leaves() if kind in {"integer", "number"}}
+
+    def _leaves(self) -> set[tuple[str, str | None]]:
+        return _leaves(self.schema["requestBody"]["content"]["application/json"]["schema"], "$", ())
 
 
 def fields_that_name_things() -> set[tuple[str, str]]:
@@ -73,7 +80,8 @@ def all_routes() -> list[Route]:
     ]
 
 
-def _leaves(schema: dict[str, Any], path: str, seen: tuple[str, ...]) -> set[str]:
+def _leaves(schema: dict[str, Any], path: str, seen: tuple[str, ...]) -> set[tuple[str, str | None]]:
+    """(JSON path, JSON type) of all values."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return _leaves(_OPENAPI["components"]["schemas"][name], path, (*seen, name)) if name not in seen else set()
@@ -81,8 +89,8 @@ def _leaves(schema: dict[str, Any], path: str, seen: tuple[str, ...]) -> set[str
     if options:
         return set().union(*(_leaves(option, path, seen) for option in options))
     if schema.get("type") == "array":
-        return {path} | _leaves(schema["items"], f"{path}[0]", seen)
+        return {(path, "array")} | _leaves(schema["items"], f"{path}[0]", seen)
     if "properties" in schema:
         inner = (_leaves(item, f"{path}.{name}", seen) for name, item in schema["properties"].items())
-        return {path}.union(*inner)
-    return {path}
+        return {(path, "object")}.union(*inner)
+    return {(path, schema.get("type"))}

@@ -1,5 +1,6 @@
 """Hostile values in every field, query parameter and path of every route: an answer or a problem, never a fault."""
 
+import itertools
 import json
 from urllib.parse import quote
 
@@ -14,11 +15,30 @@ from tests.integration.routes import BODIES, all_routes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NUMBERS = [-1, 2**31, 2**63, 10**20, 1e308, 0.5]
+NUMBERS = ["-1", "0", "0.5", str(2**31), str(2**63), "1" + "0" * 30, "-1" + "0" * 30, "1e308", "-1e308"]
+NO_NUMBERS = ["1e400", "-1e400", "NaN", "-Infinity"]
 TEXTS = ["", "a\0b", "x" * 10_000, "\ue000\ud7ff\U0010ffff", "job_" + "0" * 32]
-VALUES = [None, True, [], {"a": {"\0": "\0"}}, *NUMBERS, *TEXTS]
+OTHERS = [None, True, [], {"a": {"\0": "\0"}}]
+REWARDS = [
+    {"kind": "exact"},
+    {"kind": "numeric"},
+    {"kind": "regex", "pattern": "."},
+    {"kind": "math"},
+    {"kind": "reasoning_gym", "dataset": "no_such"},
+    {"kind": "python", "function": "no such"},
+    {"kind": "posted"},
+]
 QUERY = ["", "-1", "0", "1001", str(2**31), str(2**63), "9" * 60, "1.5", "nan", "inf", "x", "\0", "\ud7ff", "²", "٣"]
 IDS = ["no", "%00", "%FF", "%ED%A0%80", "..%2F..", "1" * 5000, "-2", str(2**31), "9" * 40, "%C2%B2", "nan", "' OR 1=1"]
+FIELDS_OF = {
+    "exact": (),
+    "numeric": ("absolute_tolerance", "relative_tolerance"),
+    "regex": ("compare_group",),
+    "math": (),
+    "reasoning_gym": (),
+    "python": (),
+    "posted": ("deadline_s",),
+}
 ROUTES = [route for route in all_routes() if not route.path.endswith("/watch")]
 
 
@@ -67,20 +87,53 @@ async def test_every_route_with_a_body_has_an_example():
     assert sorted(BODIES) == sorted(route.name for route in ROUTES if route.takes_body)
 
 
+async def post(stack, path, body, leaf, value):
+    """POST the body with this text of a JSON value in one place."""
+    text = json.dumps(changed(body, leaf, "HERE")).replace('"HERE"', value)
+    response = await stack.http.post(path, content=text, headers={"Content-Type": "application/json"})
+    check(response, (leaf, value))
+    return response
+
+
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.takes_body], ids=lambda route: route.name)
 async def test_hostile_values_in_every_field_of_a_body(stack, ids, route):
     path, body = route.path.format(**ids), body_of(route, ids)
-    if route.path.endswith("/batches"):
-        body |= {"wait_s": 0.0}
     refused = 0
+    numbers = route.number_leaves()
     for leaf in route.body_leaves():
-        for value in VALUES:
-            text = json.dumps(changed(body, leaf, value))
-            response = await stack.http.post(path, content=text, headers={"Content-Type": "application/json"})
-            check(response, (leaf, value))
-            refused += response.status_code >= 400
+        values = ["null", "true", "[]", '"x"', *NUMBERS] if leaf in numbers else map(json.dumps, [*OTHERS, -1, *TEXTS])
+        for value in values:
+            if leaf == "$.wait_s" and value == "0.5":
+                continue
+            refused += (await post(stack, path, body, leaf, value)).status_code >= 400
+    for leaf, value in itertools.product(numbers, NO_NUMBERS):
+        assert (await post(stack, path, body, leaf, value)).status_code == 422
     assert refused
     assert (await stack.http.get("/readyz")).status_code == 200
+
+
+@pytest.mark.parametrize("reward", REWARDS, ids=lambda reward: reward["kind"])
+async def test_hostile_numbers_in_every_field_of_every_kind_of_reward(stack, ids, reward):
+    """The other fields of a reward are only looked at beside its kind."""
+    (route,) = [route for route in ROUTES if route.name == "POST /v1/jobs"]
+    body = body_of(route, ids) | {"rewards": [reward], "purpose": "data"}
+    own = {f"$.rewards[0].{name}" for name in ("weight", "timeout_s", *FIELDS_OF[reward["kind"]])}
+    found = own & route.number_leaves()
+    assert len(found) == len(own)
+    for leaf in found:
+        for value in ["null", "true", "[]", '"x"', *NUMBERS]:
+            response = await post(stack, "/v1/jobs", body, leaf, value)
+            if response.status_code == 422:
+                (error,) = response.json()["errors"]
+                assert error["path"] in {leaf, "$.rewards[0].dataset", "$.rewards[0].function"}
+
+
+async def test_every_number_field_is_among_the_leaves():
+    """So that the walk of the schema does not silently find none."""
+    found = {leaf for route in ROUTES if route.takes_body for leaf in route.number_leaves()}
+    for leaf in ("$.sampling.seed", "$.tasks[0].token_ids[0]", "$.rewards[0].value", "$.lease_s", "$.step", "$.parent"):
+        assert leaf in found
+    assert "$.name" not in found
 
 
 @pytest.mark.parametrize("route", [r for r in ROUTES if r.parameters("query")], ids=lambda route: route.name)

@@ -72,6 +72,18 @@ async def test_metadata_of_everything_that_has_it_comes_back(stack):
     assert [found.labels async for found in stack.client.pools() if found.id == pool.id] == [metadata]
 
 
+async def test_numbers_come_back_as_they_were_sent(stack, run):
+    floats = [1e16, 2.0**63, 9.3e18, 1.8e19, 1e20, 1e308, -9.3e18, 5e-324, 0.1, 1.0]
+    metadata = {"floats": floats, "integers": [2**63 - 1, -(2**63), 2**53 + 1], "none": None, "deep": [{"x": [9.3e18]}]}
+    task = token_tasks(1, reference="7")[0] | {"metadata": metadata}
+    rewards = [{"kind": "numeric", "absolute_tolerance": 9.3e18}]
+    batch, job = await rolled_out(stack, run, [task], metadata=metadata, rewards=rewards)
+    assert batch.groups[0].header.task_metadata == metadata
+    spec = (await stack.client.job(job.id)).info.spec
+    assert spec["metadata"] == metadata
+    assert spec["rewards"][0]["absolute_tolerance"] == 9.3e18
+
+
 async def test_posted_failures_may_hold_anything(stack, run):
     job = await run.submit(
         token_tasks(1),

@@ -54,6 +54,13 @@ def test_no_key_of_an_object_takes_the_place_of_another(value):
     assert len(json.loads(dump_json(value))) == len(value)
 
 
+@pytest.mark.parametrize("number", [1e16, 2.0**63, 9.3e18, 1.8e19, 1e20, -9.3e18, 2**63 - 1, -(2**63)])
+def test_numbers_that_jsonb_writes_out_in_digits_are_the_same_numbers(number):
+    read = load_json(f'{{"a": [{int(number)}]}}')["a"][0]
+    assert read == number
+    assert isinstance(read, float) or -(2**63) <= read < 2**63
+
+
 @given(hostile_json)
 @settings(deadline=None, max_examples=50)
 def test_json_with_other_white_space_is_the_same_json(value):

@@ -6,6 +6,7 @@ two ordinary characters and read it back unchanged, so one bad row never fails i
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -18,6 +19,8 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 _MARK = "\ue000"
 _NUL = "\0"
+_INT64_MAX = 2**63 - 1
+_MAYBE_HUGE = re.compile("[0-9]{19}")
 
 
 def escape_nul(text: str) -> str:
@@ -51,8 +54,21 @@ def dump_json(value: Any) -> str:
     return text
 
 
+def _huge_as_floats(value: Any) -> Any:
+    """Undo what jsonb does to 9.3e18, which it gives back as 9300000000000000000. No integer that large is stored."""
+    if type(value) is int and value > _INT64_MAX:
+        return float(value)
+    if isinstance(value, list):
+        return [_huge_as_floats(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _huge_as_floats(item) for key, item in value.items()}
+    return value
+
+
 def load_json(text: str) -> Any:
     value = orjson.loads(text)
+    if _MAYBE_HUGE.search(text):
+        value = _huge_as_floats(value)
     return _walk(value, unescape_nul) if _MARK in text else value
 
 
