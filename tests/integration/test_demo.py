@@ -37,6 +37,10 @@ def wait_until(condition, within_s=90.0):
     return value
 
 
+def surroundings(mark, folder):
+    return {MARK: mark, "HOME": str(folder), "TMPDIR": str(folder)}
+
+
 @pytest.fixture
 def mark():
     found = uuid.uuid4().hex
@@ -47,8 +51,8 @@ def mark():
 
 def test_the_demo_trains_draws_and_leaves_nothing_running(tmp_path, mark):
     out = tmp_path / "out"
-    command = [*DEMO, "--steps", "2", "--held-out", "5", "--json", "--out", str(out)]
-    with started(command, tmp_path / "log", {MARK: mark, "HOME": str(tmp_path)}) as process:
+    command = [*DEMO, "--steps", "1", "--held-out", "5", "--json", "--out", str(out)]
+    with started(command, tmp_path / "log", surroundings(mark, tmp_path)) as process:
         wait_until(lambda: len(alive(mark)) > 1 or process.popen.poll() is not None)
         assert process.popen.wait(110) == 0, process.log.read_text()[-3000:]
     assert (out / "reward.png").read_bytes().startswith(PNG)
@@ -62,7 +66,7 @@ def test_the_demo_trains_draws_and_leaves_nothing_running(tmp_path, mark):
 
 def test_demos_that_are_stopped_or_killed_take_their_services_along(tmp_path, mark):
     """Both at once, since starting them is what takes long. A service is at work when its checkers' fork server is."""
-    environment = {MARK: mark, "HOME": str(tmp_path)}
+    environment = surroundings(mark, tmp_path)
     command = [*DEMO, "--out", str(tmp_path / "out")]
     with (
         started(command, tmp_path / "stopped.log", environment) as stopped,
@@ -95,7 +99,7 @@ def test_a_busy_port_is_told_and_leaves_nothing_running(tmp_path, mark):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         command = [sys.executable, "-c", SERVICE_ON, str(tmp_path), str(port)]
-        with started(command, tmp_path / "log", {MARK: mark, "HOME": str(tmp_path)}) as process:
+        with started(command, tmp_path / "log", surroundings(mark, tmp_path)) as process:
             assert process.popen.wait(90) == 0, process.log.read_text()[-3000:]
     assert f"cannot listen on 127.0.0.1:{port}" in process.log.read_text()
     assert "Traceback" not in process.log.read_text()

@@ -31,14 +31,14 @@ async def sql(stack, statement, **values):
         return await transaction.connection.execute(text(statement), values)
 
 
-async def test_a_member_that_never_ends_holds_its_group_until_the_deadline_alone(database_url, tmp_path):
+async def test_a_member_that_never_ends_holds_its_group_until_the_deadline_alone(postgres_url, tmp_path):
     """Case B24: four members, one hangs: until the deadline it is named, then the group is delivered as three."""
 
     def respond(call):
         hang = Fault("hang") if len(stack.engine.calls) == 2 else None
         return Answer([20, 21], finish="length", fault=hang)
 
-    async with running_stack(database_url, tmp_path, responder=respond) as stack, at_work(stack):
+    async with running_stack(postgres_url, tmp_path, responder=respond) as stack, at_work(stack):
         run = await stack.client.start_run("hanging", model="tiny")
         job = await run.submit(
             token_tasks(1),
@@ -64,8 +64,8 @@ async def test_a_member_that_never_ends_holds_its_group_until_the_deadline_alone
         await until(lambda: not stack.engine.running)
 
 
-async def test_work_that_no_worker_takes_ends_at_its_deadline(database_url, tmp_path):
-    async with running_stack(database_url, tmp_path, with_worker=False) as stack, at_work(stack):
+async def test_work_that_no_worker_takes_ends_at_its_deadline(sqlite_url, tmp_path):
+    async with running_stack(sqlite_url, tmp_path, with_worker=False) as stack, at_work(stack):
         run = await stack.client.start_run("nobody", model="tiny")
         job = await run.submit(
             token_tasks(1), group_size=2, sampling=SAMPLING, limits={"group_deadline_s": 0.5}, close=True
@@ -119,8 +119,8 @@ async def test_a_batch_that_is_not_acknowledged_in_time_is_offered_again(databas
         assert (await again.consumed(step=0)).state == "consumed"
 
 
-async def test_rewards_that_are_not_posted_in_time_are_no_zeros(database_url, tmp_path):
-    async with running_stack(database_url, tmp_path) as stack, at_work(stack):
+async def test_rewards_that_are_not_posted_in_time_are_no_zeros(postgres_url, tmp_path):
+    async with running_stack(postgres_url, tmp_path) as stack, at_work(stack):
         run = await stack.client.start_run("unposted", model="tiny")
         job = await run.submit(
             token_tasks(1),
@@ -138,8 +138,8 @@ async def test_rewards_that_are_not_posted_in_time_are_no_zeros(database_url, tm
                 await stack.client.post_rewards(rollout.id, [{"name": "posted", "value": 1.0}])
 
 
-async def test_a_cancellation_that_was_cut_in_two_is_finished(database_url, tmp_path):
-    async with running_stack(database_url, tmp_path, responder=lambda _: Answer([], fault=Fault("hang"))) as stack:
+async def test_a_cancellation_that_was_cut_in_two_is_finished(sqlite_url, tmp_path):
+    async with running_stack(sqlite_url, tmp_path, responder=lambda _: Answer([], fault=Fault("hang"))) as stack:
         run = await stack.client.start_run("cut", model="tiny")
         job = await run.submit(token_tasks(1), group_size=2, sampling=SAMPLING, close=True)
         await until(lambda: len(stack.engine.running) == 2)
@@ -191,8 +191,8 @@ async def test_a_duty_that_fails_leaves_the_others_their_turn(sqlite_url, tmp_pa
         assert (await run.lease(groups=1, wait_s=20)).groups
 
 
-async def test_a_steward_with_nothing_to_do_changes_nothing(database_url, tmp_path):
-    async with running_stack(database_url, tmp_path) as stack:
+async def test_a_steward_with_nothing_to_do_changes_nothing(postgres_url, tmp_path):
+    async with running_stack(postgres_url, tmp_path) as stack:
         run = await stack.client.start_run("calm", model="tiny")
         job = await run.submit(token_tasks(2), group_size=2, sampling=SAMPLING, rewards=[{"kind": "posted"}])
         batch = await run.lease(groups=1)

@@ -140,6 +140,12 @@ def _sqlite_engine(url: str, pool_size: int, *, read_only: bool) -> AsyncEngine:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
+    @event.listens_for(engine.sync_engine, "invalidate")
+    def on_invalidate(connection: Any, _record: Any, _error: BaseException | None) -> None:
+        # A task that is cancelled leaves cursors behind, and SQLite keeps a closed connection's write lock until the
+        # last of them is collected: nobody could write for as long.
+        connection.rollback()
+
     @event.listens_for(engine.sync_engine, "begin")
     def on_begin(connection: Any) -> None:
         connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
