@@ -92,7 +92,7 @@ async def test_a_worker_without_heartbeats_loses_its_work_to_another(database_ur
             return Answer([20, 21], finish="length", fault=Fault("hang"))
         return Answer([20, 21], finish="length")
 
-    async with running_stack(database_url, tmp_path, responder=respond) as stack:
+    async with running_stack(database_url, tmp_path, responder=respond, session_lease_s=20.0) as stack:
         run = await stack.client.start_run("lost", model="tiny")
         job = await run.submit(token_tasks(1), group_size=2, sampling=SAMPLING, close=True)
         await until(lambda: len(hung) == 2)
@@ -103,8 +103,6 @@ async def test_a_worker_without_heartbeats_loses_its_work_to_another(database_ur
             assert (ended.progress.groups_ready, ended.progress.rollouts_completed) == (1, 2)
             rollouts = [found async for found in stack.client.rollouts(job_id=job.id)]
             assert [rollout.attempts for rollout in rollouts] == [2, 2]
-            states = {worker.state async for worker in stack.client.workers() if worker.name == "w1"}
-            assert states <= {"lost", "live"}
 
 
 async def test_a_batch_that_is_not_acknowledged_in_time_is_offered_again(database_url, tmp_path):
