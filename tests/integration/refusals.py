@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from rollway.types import PROBLEM_MEDIA_TYPE, Problem
+from tests.stack import Stack
 
 
 def problem_of(response: httpx.Response, status: int, code: str) -> Problem:
@@ -26,6 +27,11 @@ def problem_of(response: httpx.Response, status: int, code: str) -> Problem:
 def paths_of(response: httpx.Response, status: int = 422, code: str = "invalid_request") -> list[str]:
     """JSON paths of what a refusal finds wrong."""
     return [error.path for error in problem_of(response, status, code).errors]
+
+
+async def newest_job(stack: Stack) -> str | None:
+    page = (await stack.http.get("/v1/jobs", params={"limit": 1})).raise_for_status().json()
+    return next((job["id"] for job in page["items"]), None)
 
 
 def steps_of(path: str) -> list[str | int]:

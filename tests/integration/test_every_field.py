@@ -15,10 +15,11 @@ from tests.integration.routes import BODIES, all_routes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NUMBERS = ["-1", "0", "0.5", str(2**31), str(2**63), "1" + "0" * 30, "-1" + "0" * 30, "1e308", "-1e308"]
-NO_NUMBERS = ["1e400", "-1e400", "NaN", "-Infinity"]
+NUMBERS = ["-1", "0.5", str(2**31), str(2**63), "1" + "0" * 30, "-1" + "0" * 30, "1e308"]
+NO_NUMBERS = ["1e400", "-1e400"]
 TEXTS = ["", "a\0b", "x" * 10_000, "\ue000\ud7ff\U0010ffff", "job_" + "0" * 32]
-OTHERS = [None, True, [], {"a": {"\0": "\0"}}]
+OTHERS = [None, True, [], {"a": {"\0": "\0"}}, -1]
+WRONG_TYPES = ["null", "true", "[]", '"x"']
 REWARDS = [
     {"kind": "exact"},
     {"kind": "numeric"},
@@ -97,16 +98,20 @@ async def post(stack, path, body, leaf, value):
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.takes_body], ids=lambda route: route.name)
 async def test_hostile_values_in_every_field_of_a_body(stack, ids, route):
+    """What the types refuse never gets to a database: one kind is enough for it."""
+    is_first = stack.context.database.is_sqlite
     path, body = route.path.format(**ids), body_of(route, ids)
     refused = 0
     numbers = route.number_leaves()
     for leaf in route.body_leaves():
-        values = ["null", "true", "[]", '"x"', *NUMBERS] if leaf in numbers else map(json.dumps, [*OTHERS, -1, *TEXTS])
+        values = NUMBERS if leaf in numbers else [json.dumps(text) for text in TEXTS]
+        if is_first:
+            values = values + (WRONG_TYPES if leaf in numbers else [json.dumps(other) for other in OTHERS])
         for value in values:
             if leaf == "$.wait_s" and value == "0.5":
                 continue
             refused += (await post(stack, path, body, leaf, value)).status_code >= 400
-    for leaf, value in itertools.product(numbers, NO_NUMBERS):
+    for leaf, value in itertools.product(numbers, NO_NUMBERS if is_first else ()):
         assert (await post(stack, path, body, leaf, value)).status_code == 422
     assert refused
     assert (await stack.http.get("/readyz")).status_code == 200
@@ -121,7 +126,7 @@ async def test_hostile_numbers_in_every_field_of_every_kind_of_reward(stack, ids
     found = own & route.number_leaves()
     assert len(found) == len(own)
     for leaf in found:
-        for value in ["null", "true", "[]", '"x"', *NUMBERS]:
+        for value in [*WRONG_TYPES, *NUMBERS]:
             response = await post(stack, "/v1/jobs", body, leaf, value)
             if response.status_code == 422:
                 (error,) = response.json()["errors"]
