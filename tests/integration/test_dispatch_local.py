@@ -6,6 +6,7 @@ import pytest
 
 from rollway_service.dispatch.local import LocalWakeUps
 from rollway_service.dispatch.ports import job_topic, pool_topic, run_topic
+from rollway_workers.control_plane import DirectControlPlane
 from rollway_workers.engines.scripted import Answer
 from tests.builders import token_tasks
 from tests.stack import running_stack, until
@@ -122,3 +123,31 @@ async def test_cancelled_work_is_told_to_its_worker(database_url, tmp_path):
         await until(lambda: not stack.engine.running)
         assert (await job.refresh()).state == "cancelled"
         assert job.info.progress.rollouts_cancelled == 2
+
+
+async def test_a_heartbeat_that_was_answered_before_a_claim_takes_nothing_of_it(sqlite_url, tmp_path, monkeypatch):
+    answered, arrives, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    heartbeat = DirectControlPlane.heartbeat
+
+    async def slow_heartbeat(self, *arguments, **named):
+        reply = await heartbeat(self, *arguments, **named)
+        answered.set()
+        await arrives.wait()
+        return reply
+
+    async def respond(call):
+        await may_end.wait()
+        return Answer([20, 21], finish="length")
+
+    monkeypatch.setattr(DirectControlPlane, "heartbeat", slow_heartbeat)
+    async with running_stack(sqlite_url, tmp_path, responder=respond, session_lease_s=30.0) as stack:
+        await until(answered.is_set)
+        run = await stack.client.start_run("meanwhile", model="tiny")
+        job = await run.submit(token_tasks(1), close=True, group_size=2, sampling={"max_new_tokens": 4})
+        await until(lambda: len(stack.engine.calls) == 2)
+        arrives.set()
+        await asyncio.sleep(0.2)
+        may_end.set()
+        await job.wait(20)
+        assert [rollout.attempts async for rollout in stack.client.rollouts(job_id=job.id)] == [1, 1]
+        assert len(stack.engine.calls) == 2

@@ -152,13 +152,14 @@ class WorkerHost:
         """Renew the lease, drop what is not ours any more, follow the weights."""
         while True:
             await self._weights.look()
-            started_s = time.monotonic()
+            started_s, before = time.monotonic(), dict(self._running)
             reply = await self._control.heartbeat(
                 self._open.session_id, active_version=self._weights.active_version, slots=self._settings.slots
             )
             self._renewed_s = started_s
-            for item_id, running in list(self._running.items()):
-                if reply.held.get(item_id) != running.loop.item.fence:
+            # What was claimed meanwhile is not in an answer that may be older than the claim.
+            for item_id, running in before.items():
+                if self._running.get(item_id) is running and reply.held.get(item_id) != running.loop.item.fence:
                     self._drop(item_id, "the service has ended it or given it to another worker")
             await self._give_back_unknown(reply.held)
             if await self._weights.follow(reply.target):
