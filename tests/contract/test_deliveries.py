@@ -192,6 +192,16 @@ async def test_a_rewound_trainer_gets_the_same_batches_again(bench):
     assert [group_ids(await lease(bench)) for _ in range(2)] == [group_ids(batch) for batch in batches]
 
 
+async def test_an_acknowledgement_from_before_a_rewind_is_refused_after_it(bench):
+    await make_ready(bench, 2)
+    batch = await lease(bench)
+    await consume(bench, batch, step=1)
+    await consumption.rewind(bench.context, bench.caller, bench.run.id, Rewind(step=0))
+    with pytest.raises(StaleFence):
+        await consume(bench, batch, step=1)
+    assert group_ids(await lease(bench)) == group_ids(batch)
+
+
 async def test_rewinding_takes_leases_back_too(bench):
     await make_ready(bench, 2)
     batch = await lease(bench)

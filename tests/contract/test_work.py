@@ -337,3 +337,37 @@ async def test_log_probs_that_were_not_observed_come_back_as_null_without_a_mask
     assert found.nodes[1].behavior_logprobs == [pytest.approx(-0.1), None, pytest.approx(-0.3)]
     assert found.nodes[1].loss_mask == [1, 0, 1]
     assert found.nodes[0].behavior_logprobs is None
+
+
+async def test_tokens_of_a_version_that_was_never_published_are_not_trained_on(bench):
+    job = await bench.submit(1, group_size=2, member_failure={"policy": "shrink"})
+    session_id = await bench.session()
+    true, untrue = await claim(bench, session_id)
+    await finish(bench, session_id, [true])
+    await finish(bench, session_id, [untrue], tree=a_tree(version=3))
+    progress = (await bench.job(job.id)).progress
+    assert (progress.rollouts_completed, progress.failures) == (1, {"engine": 1})
+
+
+async def test_a_member_that_was_not_scored_fails_and_is_no_sample(bench):
+    """Case B30: an answer that was cut off has no reward; a trainer would average NaN."""
+    job = await bench.submit(1, group_size=2, rewards=[{"kind": "exact"}], member_failure={"policy": "shrink"})
+    session_id = await bench.session()
+    scored, cut = await claim(bench, session_id)
+    await finish(bench, session_id, [scored])
+    await finish(bench, session_id, [cut], reward=None)
+    progress = (await bench.job(job.id)).progress
+    assert (progress.rollouts_scored, progress.failures, progress.groups_ready) == (1, {"reward": 1}, 1)
+
+
+async def test_a_job_says_what_its_open_groups_wait_for(bench):
+    job = await bench.submit(1, group_size=1, version={"exact_version": 0}, rewards=[{"kind": "posted"}])
+    session_id = await bench.session(version=1)
+    found = await claims.claim(bench.context, session_id, limit=1, active_version=1)
+    assert found.items == []
+    assert (await bench.job(job.id)).progress.waiting_for.startswith("workers: 1 rollouts are queued")
+    other = await bench.session("w2")
+    (item,) = await claim(bench, other)
+    assert (await bench.job(job.id)).progress.waiting_for is None
+    await finish(bench, other, [item], reward=None)
+    assert (await bench.job(job.id)).progress.waiting_for.startswith("rewards: the rollouts of 1 groups have ended")

@@ -322,3 +322,32 @@ def test_a_server_that_is_back_at_the_weights_of_its_launch_was_restarted(report
         GenerationReader(KnownVersions(launched=0, current=5)).read(event)
     chunk = GenerationReader(KnownVersions(launched=0, current=0)).read(event)
     assert chunk.weight_versions.tolist() == chunk.kv_versions.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [a_stream_event([23], total=None), a_stream_event([23], total=None)],
+        [a_stream_event([23, 24, 25], total=3), a_stream_event([99, 98], total=2, finish="stop")],
+        [a_stream_event([23, 24], total=2), a_stream_event([99], total=2, finish="stop")],
+    ],
+    ids=["may be new or the same again", "counts fewer than it gave", "gives ids that it does not count"],
+)
+def test_a_stream_that_contradicts_itself_or_cannot_be_read_surely_is_refused(events):
+    with pytest.raises(EngineProtocolError):
+        read_all(events)
+
+
+def test_a_stream_without_counts_keeps_the_form_that_it_has_shown():
+    parts = [[23], [24], [23, 24], [5]]
+    chunks = read_all([a_stream_event(ids, total=None) for ids in parts])
+    assert joined(chunks, "token_ids") == [23, 24, 23, 24, 5]
+    cumulative = [a_stream_event(ids, total=None) for ids in ([23], [23, 23], [23, 23])]
+    assert joined(read_all(cumulative), "token_ids") == [23, 23]
+
+
+@pytest.mark.parametrize("value", [10**30, -1, "7", None, 1.5])
+def test_a_count_that_cannot_be_one_spoils_nothing(value):
+    event = a_stream_event([5], total=1, finish="stop")
+    event["meta_info"]["cached_tokens"] = value
+    assert read_all([event])[0].cached_tokens == 0

@@ -89,7 +89,8 @@ async def consume_batch(context: Context, caller: Caller, batch_id: str, request
     """
     async with context.database.transaction() as transaction:
         batch = await get_batch(transaction, caller.tenant_id, batch_id)
-        if batch.state == "consumed" and batch.step == request.step:
+        is_kept = batch.state == "consumed" and await deliveries.count_consumed_of(transaction, batch_id) > 0
+        if is_kept and batch.step == request.step:
             return _answer(batch, "consumed", 0)
         _check_leased(batch)
         held, is_all = await _held(transaction, batch, request.group_ids)

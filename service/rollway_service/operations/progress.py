@@ -12,7 +12,7 @@ from rollway_service.operations.context import Caller, Context
 from rollway_service.operations.lookups import get_job
 from rollway_service.policies.control.admission import Allowance, allowance
 from rollway_service.policies.views import AheadView
-from rollway_service.store import fleet, jobs, models
+from rollway_service.store import fleet, jobs, models, work
 from rollway_service.store.ports import Transaction
 from rollway_service.store.rows import CounterRow, JobRow
 
@@ -52,16 +52,19 @@ async def _waiting_for(transaction: Transaction, job: JobRow, spec: JobCreate, c
     backlog = counters.tasks - counters.tasks_admitted
     if backlog == 0 and counters.groups_open == 0:
         return None if job.state == "closed" else "tasks: the job is open and has none left"
-    workers, _, busy, _ = await fleet.pool_load(transaction, job.pool_id)
+    workers, _, _, _ = await fleet.pool_load(transaction, job.pool_id)
     if workers == 0:
         return "workers: no live worker serves the job's pool"
     if backlog > 0:
         gate = await job_allowance(transaction, job, spec, counters)
         if gate.groups == 0:
             return gate.held_by
-    if counters.groups_open > 0 and busy == 0:
-        return "rollouts: queued ones wait for a worker with fitting weights, or ended ones for posted rewards"
-    return None
+    queued, claimed = await work.count_in_flight(transaction, job.pool_id, job.id)
+    if claimed > 0 or counters.groups_open == 0:
+        return None
+    if queued > 0:
+        return f"workers: {queued} rollouts are queued; no worker with a free slot and fitting weights has taken them"
+    return f"rewards: the rollouts of {counters.groups_open} groups have ended and wait for posted rewards"
 
 
 async def job_progress(transaction: Transaction, job: JobRow, spec: JobCreate, counters: CounterRow) -> JobProgress:

@@ -81,7 +81,11 @@ def _stats(finished: FinishedRollout) -> list[TrajectoryStats]:
 
 
 def _failure(
-    finished: FinishedRollout, spec: JobCreate, stats: list[TrajectoryStats], rewards: list[RewardValue]
+    finished: FinishedRollout,
+    spec: JobCreate,
+    stats: list[TrajectoryStats],
+    rewards: list[RewardValue],
+    newest_version: int | None,
 ) -> RolloutFailure | None:
     if finished.failure is not None:
         return finished.failure
@@ -91,7 +95,24 @@ def _failure(
             f"none of {sampled} sampled tokens has an observed log-prob" if sampled else "the model sampled nothing"
         )
         return RolloutFailure(kind="no_sampled_tokens", detail=detail)
-    return reward_failure(rewards)
+    newest = max((fact.newest_version for fact in stats if fact.newest_version is not None), default=None)
+    if newest is not None and newest_version is not None and newest > newest_version:
+        detail = (
+            f"the engine says that version {newest} sampled tokens; the newest that was published is {newest_version}"
+        )
+        return RolloutFailure(kind="engine", detail=detail)
+    return reward_failure(rewards) or _unscored(finished, spec, rewards)
+
+
+def _unscored(finished: FinishedRollout, spec: JobCreate, rewards: list[RewardValue]) -> RolloutFailure | None:
+    """An answer that was cut off is not judged: neither a 0 nor a sample without its reward."""
+    if len(rewards) >= len(spec.rewards) - len(posted_rewards(spec)):
+        return None
+    ends = ", ".join(
+        trajectory.stop_reason + (f" ({trajectory.stop_detail})" if trajectory.stop_detail else "")
+        for trajectory in finished.trajectories
+    )
+    return RolloutFailure(kind="reward", detail=f"not scored: it ended as {ends}")
 
 
 def _state(spec: JobCreate, failure: RolloutFailure | None) -> str:
@@ -101,16 +122,24 @@ def _state(spec: JobCreate, failure: RolloutFailure | None) -> str:
 
 
 def build_record(
-    item: WorkItemRow, job: JobRow, spec: JobCreate, task_index: int, finished: FinishedRollout
+    item: WorkItemRow,
+    job: JobRow,
+    spec: JobCreate,
+    task_index: int,
+    finished: FinishedRollout,
+    *,
+    newest_version: int | None = None,
 ) -> RolloutRecord:
     """The rows of one rollout.
+
+    `newest_version` of the model that was published: no token can be of a later one. None: not known.
 
     Raises:
         InvalidRequest: tree, spans and arrays contradict each other; nothing of it may be stored as true.
     """
     stats = _stats(finished)
     rewards = list(finished.rewards)
-    failure = _failure(finished, spec, stats, rewards)
+    failure = _failure(finished, spec, stats, rewards, newest_version)
     state = _state(spec, failure)
     reward = total_reward(rewards) if state == "completed" else None
     owner = {"tenant_id": item.tenant_id, "run_id": item.run_id, "job_id": item.job_id, "group_id": item.group_id}

@@ -21,7 +21,7 @@ from rollway_service.operations.records import RolloutRecord, build_record, outc
 from rollway_service.operations.work_rows import decision_json, member_row
 from rollway_service.policies.control.member_failure import decide_member
 from rollway_service.policies.views import MemberFailureView
-from rollway_service.store import jobs, records, work
+from rollway_service.store import jobs, models, records, work
 from rollway_service.store.ports import Transaction
 from rollway_service.store.rows import GroupRow, JobRow, RolloutRow, WorkItemRow
 
@@ -73,6 +73,7 @@ async def end_rollouts(context: Context, transaction: Transaction, ends: Sequenc
     job_rows = await jobs.jobs_by_ids(transaction, sorted({end.item.job_id for end in ends}))
     specs = {job_id: JobCreate.model_validate(row.spec) for job_id, row in job_rows.items()}
     groups = await work.lock_groups(transaction, sorted({end.item.group_id for end in ends}))
+    newest = await models.latest_versions(transaction, sorted({row.model_id for row in job_rows.values()}))
     made = [
         build_record(
             end.item,
@@ -80,6 +81,7 @@ async def end_rollouts(context: Context, transaction: Transaction, ends: Sequenc
             specs[end.item.job_id],
             groups[end.item.group_id].task_index,
             end.finished,
+            newest_version=newest[job_rows[end.item.job_id].model_id],
         )
         for end in ends
     ]

@@ -189,6 +189,17 @@ async def consume(transaction: Transaction, batch_id: str, group_ids: Sequence[s
     )
 
 
+async def count_consumed_of(transaction: Transaction, batch_id: str) -> int:
+    """Groups that count as consumed through this batch; none after a rewind has taken them back."""
+    return int(
+        await transaction.scalar(
+            select(func.count()).where(
+                deliveries.c.batch_id == batch_id, deliveries.c.state.in_(("consumed", "checkpointed"))
+            )
+        )
+    )
+
+
 async def offer_again(transaction: Transaction, batch_id: str, group_ids: Sequence[str] | None = None) -> int:
     """Take leased deliveries of a batch back on offer (all, or of these groups)."""
     statement = update(deliveries).where(deliveries.c.batch_id == batch_id, deliveries.c.state == "leased")

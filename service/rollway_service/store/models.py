@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
@@ -32,6 +33,11 @@ async def model_of_run(transaction: Transaction, run_id: str) -> ModelRow:
     row = await transaction.one(select(models).join(runs, runs.c.model_id == models.c.id).where(runs.c.id == run_id))
     assert row is not None
     return as_row(ModelRow, row)
+
+
+async def latest_versions(transaction: Transaction, model_ids: Sequence[str]) -> dict[str, int]:
+    rows = await transaction.all(select(models.c.id, models.c.latest_version).where(models.c.id.in_(model_ids)))
+    return {row["id"]: row["latest_version"] for row in rows}
 
 
 async def list_models(transaction: Transaction, tenant_id: str, cursor: Cursor) -> list[ModelRow]:

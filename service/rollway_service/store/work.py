@@ -150,6 +150,14 @@ async def item_of_rollout(transaction: Transaction, tenant_id: str, rollout_id: 
     return as_row_or_none(WorkItemRow, await transaction.one(statement))
 
 
+async def count_in_flight(transaction: Transaction, pool_id: str, job_id: str) -> tuple[int, int]:
+    """(queued, claimed) work items of a job; each is counted on the small index of its state."""
+    of_job = select(func.count()).where(work_items.c.pool_id == pool_id, work_items.c.job_id == job_id)
+    queued = await transaction.scalar(of_job.where(work_items.c.state == "queued"))
+    claimed = await transaction.scalar(of_job.where(work_items.c.state == "claimed"))
+    return int(queued), int(claimed)
+
+
 async def held_by_session(transaction: Transaction, session_id: str) -> dict[str, int]:
     """Item ids and fences that the session owns."""
     rows = await transaction.all(

@@ -73,6 +73,7 @@ class GenerationReader:
         # A request may wait and be prefilled before a swap that comes before its first event.
         self._stamp = self._kv_version = known_versions.current
         self._retractions = 0
+        self._is_cumulative: bool | None = None
         self._kv_versions: list[int] = []
 
     @property
@@ -110,7 +111,7 @@ class GenerationReader:
             kv_versions=new_kv,
             finish_reason=reason,
             finish_detail=detail,
-            cached_tokens=int(meta.get("cached_tokens") or 0),
+            cached_tokens=_count(meta.get("cached_tokens")),
             nonfinite=nonfinite,
             missing=missing,
             generation_versions=all_versions if reason is not None else None,
@@ -123,10 +124,13 @@ class GenerationReader:
             raise EngineProtocolError("the stream holds an output id that is no token id")
         total = meta.get("completion_tokens")
         if not isinstance(total, int):
-            is_cumulative = len(ids) >= seen and list(ids[:seen]) == self._ids
-            total = len(ids) if is_cumulative else seen + len(ids)
+            total = len(ids) if self._is_cumulative_event(ids, reason) else seen + len(ids)
         new = total - seen
         if new <= 0:
+            if new < 0 and reason != "abort":
+                raise EngineProtocolError(f"the engine counts {total} tokens and gave {seen} before")
+            if ids and list(ids) != self._ids[-len(ids) :]:
+                raise EngineProtocolError("the stream holds ids that the engine does not count")
             return []
         if len(ids) == total and list(ids[:seen]) == self._ids:
             return list(ids[seen:])
@@ -135,6 +139,18 @@ class GenerationReader:
         if len(ids) == total:
             raise EngineProtocolError("the stream changed ids that it had given before")
         raise EngineProtocolError(f"the engine counts {total} tokens, {seen} were seen, and it gave {len(ids)} ids")
+
+    def _is_cumulative_event(self, ids: Sequence[Any], reason: FinishReason | None) -> bool:
+        """Which form a stream without counts has; it keeps the one that an event has shown."""
+        seen = len(self._ids)
+        if self._is_cumulative is None and seen and ids:
+            repeats = list(ids[:seen]) == self._ids
+            if repeats and len(ids) == seen and reason is None:
+                raise EngineProtocolError(
+                    "an event repeats the ids so far and has no completion_tokens: they may be new, or the same again"
+                )
+            self._is_cumulative = repeats
+        return bool(self._is_cumulative) or not seen
 
     def _logprobs(self, ids: Sequence[int], meta: Mapping[str, Any]) -> tuple[Float32Array, int, int]:
         """Log-probs of the new ids, NaN where there is none; how many were not finite, and how many are missing."""
@@ -160,7 +176,7 @@ class GenerationReader:
         # Without spans, tokens of a chunk that crosses a swap count as the older weights': never younger than they are.
         self._versions.extend([min(self._stamp, current)] * count)
         self._stamp = current
-        retractions = int(meta.get("num_retractions") or 0)
+        retractions = _count(meta.get("num_retractions"))
         if retractions > self._retractions:
             self._kv_version, self._retractions = current, retractions
         self._kv_version = min(self._kv_version, current)
@@ -195,6 +211,11 @@ def _expand_spans(spans: Sequence[Mapping[str, Any]], num_tokens: int, known_ver
     if len(versions) != num_tokens:
         raise EngineProtocolError(f"weight version spans end at token {len(versions)} of {num_tokens}")
     return versions
+
+
+def _count(value: Any) -> int:
+    """A count that is only kept for statistics; 0 where it cannot be one."""
+    return value if isinstance(value, int) and 0 <= value < 2**31 else 0
 
 
 def _is_entry_of(entry: object, token_id: int) -> bool:
