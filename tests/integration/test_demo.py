@@ -13,7 +13,9 @@ import pytest
 
 from tests.processes import started
 
-DEMO = [sys.executable, "-c", "from rollway.cli import main; main()", "demo"]
+# Where tests run in the background, SIGINT is ignored, and a child inherits that; a person's terminal does not.
+AS_IN_A_TERMINAL = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+DEMO = [sys.executable, "-c", f"{AS_IN_A_TERMINAL}; from rollway.cli import main; main()", "demo"]
 PNG = b"\x89PNG\r\n\x1a\n"
 MARK = "ROLLWAY_TEST_MARK"
 
