@@ -8,12 +8,17 @@ Processes are forked from a server that has the libraries loaded, so a new one c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
+import os
+import signal
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
+
+import structlog
 
 from rollway_workers.rewards.checker_process import serve
 
@@ -21,6 +26,8 @@ _PRELOAD = ["math_verify", "reasoning_gym", "rollway_workers.rewards.checker_pro
 _START_S = 120.0
 _GROW_AFTER_S = 0.25
 _MAX_GROWTH = 4
+
+log = structlog.get_logger()
 
 
 class CheckTimeout(Exception):
@@ -41,6 +48,7 @@ class _Checker:
 
     process: Any
     pipe: Connection
+    loaded: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -65,6 +73,7 @@ class CheckerPool:
         self._waiting: deque[_Waiting] = deque()
         self._grower: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     async def warm(self) -> None:
         """Start the fork server and the first process, so that the first check does not wait for imports."""
@@ -78,14 +87,23 @@ class CheckerPool:
             CheckTimeout, CheckerLost, CheckerFailed: there is no value.
         """
         checker = await self._take()
+        target = request.get("target", "")
+        is_loading = target != "" and target not in checker.loaded
         try:
+            if is_loading:
+                # Where loading takes longer than a check may, no answer would ever be scored.
+                await asyncio.wait_for(_exchange(checker.pipe, {"kind": "load", "target": target}), _START_S)
+                checker.loaded.add(target)
+                is_loading = False
             answer = await asyncio.wait_for(_exchange(checker.pipe, request), timeout_s)
         except TimeoutError:
             await self._discard(checker)
-            raise CheckTimeout(f"killed after {timeout_s} s") from None
+            detail = f"{target} was not loaded within {_START_S} s" if is_loading else f"killed after {timeout_s} s"
+            raise CheckTimeout(detail) from None
         except (EOFError, OSError) as error:
             await self._discard(checker)
-            raise CheckerLost(f"the checker process died (exit code {checker.process.exitcode}): {error}") from None
+            detail = f": {error}" if str(error) else ""
+            raise CheckerLost(f"the checker process died (exit code {checker.process.exitcode}){detail}") from None
         except BaseException:
             await self._discard(checker)
             raise
@@ -95,8 +113,14 @@ class CheckerPool:
         return float(answer["value"])
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._grower is not None:
             self._grower.cancel()
+        while self._waiting:
+            self._fail_first(CheckerLost("the checkers were closed"))
+        # Processes that are still on their way would outlive us.
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         for checker in list(self._all):
             await self._discard(checker)
 
@@ -106,28 +130,45 @@ class CheckerPool:
             if checker.process.is_alive():
                 return checker
             await self._discard(checker)
-        if len(self._all) + self._starting < self._size:
-            return await self._start()
         waiting = _Waiting(asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
+        if len(self._all) + self._starting < self._size:
+            self._start()
         self._watch()
         try:
             return await waiting.future
         except asyncio.CancelledError:
-            if waiting.future.done() and not waiting.future.cancelled():
+            if waiting.future.cancelled():
+                with contextlib.suppress(ValueError):
+                    self._waiting.remove(waiting)
+            elif waiting.future.exception() is None:
                 self._give_back(waiting.future.result())
-            else:
-                self._waiting.remove(waiting)
             raise
 
-    async def _start(self) -> _Checker:
+    def _start(self) -> None:
+        """Start a process for whoever waits longest: a task of its own, so that no caller's end loses the process."""
         self._starting += 1
+        self._later(self._start_one())
+
+    async def _start_one(self) -> None:
         try:
             checker = await asyncio.to_thread(self._spawn)
+        except Exception as error:  # noqa: BLE001
+            log.warning("checker_not_started", error=repr(error))
+            if not self._all:
+                self._fail_first(error)
+            return
         finally:
             self._starting -= 1
         self._all.add(checker)
-        return checker
+        self._give_back(checker)
+
+    def _fail_first(self, error: Exception) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
+                return
 
     def _spawn(self) -> _Checker:
         ours, theirs = self._methods.Pipe()
@@ -146,6 +187,9 @@ class CheckerPool:
         return _Checker(process, ours)
 
     def _give_back(self, checker: _Checker) -> None:
+        if self._is_closed:
+            self._later(self._discard(checker))
+            return
         while self._waiting:
             waiting = self._waiting.popleft()
             if not waiting.future.done():
@@ -157,16 +201,15 @@ class CheckerPool:
             self._idle.append(checker)
 
     async def _discard(self, checker: _Checker) -> None:
-        """Kill a process and reap it; another takes its place when one is needed."""
+        """Kill a process with all that it started, and reap it; another takes its place when one is needed."""
         self._all.discard(checker)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(checker.process.pid, signal.SIGKILL)
         checker.process.kill()
         checker.pipe.close()
         await asyncio.to_thread(checker.process.join)
         if self._waiting and len(self._all) + self._starting < self._size:
-            self._later(self._start_for_waiting())
-
-    async def _start_for_waiting(self) -> None:
-        self._give_back(await self._start())
+            self._start()
 
     def _watch(self) -> None:
         if self._grower is None:
@@ -178,8 +221,8 @@ class CheckerPool:
         if not self._waiting:
             return
         has_waited = time.monotonic() - self._waiting[0].since_s >= _GROW_AFTER_S
-        if has_waited and len(self._all) + self._starting < self._max_size:
-            self._later(self._start_for_waiting())
+        if has_waited and not self._starting and len(self._all) < self._max_size:
+            self._start()
         self._watch()
 
     def _later(self, work: Any) -> None:

@@ -35,9 +35,18 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"value": run_check(request)}
     except MemoryError:
         return {"error": f"the checker needed more than {_MEMORY_BYTES >> 30} GiB"}
-    except Exception as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001
         # A checker is other people's code: whatever it raises is an answer of its own, never a score.
-        return {"error": f"{type(error).__name__}: {error}"[:2000]}
+        return {"error": _told(error)}
+
+
+def _told(error: BaseException) -> str:
+    """What is stored: valid Unicode, and short. The error's own text is other people's code too."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001
+        text = "(its text cannot be read)"
+    return f"{type(error).__name__}: {text}"[:2000].encode(errors="backslashreplace").decode()[:2000]
 
 
 def serve(pipe: Connection) -> None:

@@ -19,6 +19,7 @@ from rollway.types import (
     RewardSpec,
     RewardValue,
 )
+from rollway.types.rewards import MAX_REWARD
 from rollway_workers.rewards.checker_pool import CheckerFailed, CheckerLost, CheckerPool, CheckTimeout
 from rollway_workers.rewards.quick_checks import CheckFailed, check_exact, check_numeric, check_regex
 from rollway_workers.rewards.slow_checks import registered_functions
@@ -89,7 +90,10 @@ class Scorer:
                 "metadata": dict(metadata),
                 "arguments": spec.arguments,
             }
-        return await self._run(request, spec.timeout_s)
+        value = await self._run(request, spec.timeout_s)
+        if abs(value) > MAX_REWARD:
+            raise CheckFailed(f"the checker returned {value}; rewards are between {-MAX_REWARD:g} and {MAX_REWARD:g}")
+        return value
 
     async def _run(self, request: dict[str, Any], timeout_s: float) -> float:
         """A process that dies under a check may have been killed for something else: once more, then it is a failure."""

@@ -11,6 +11,8 @@ from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from rollway.types.base import Metadata, Name, Request, Response, Seconds, Text
 
+MAX_REWARD = 1e9
+
 
 class _Check(Request):
     name: Name | None = None
@@ -107,7 +109,7 @@ class RewardPost(Request):
     """A reward from outside: a finite value, or a failure (`infra` by default) when the checker broke."""
 
     name: Name
-    value: Annotated[float | None, Field(ge=-1e9, le=1e9)] = None
+    value: Annotated[float | None, Field(ge=-MAX_REWARD, le=MAX_REWARD)] = None
     failure: Annotated[Text | None, Field(min_length=1, max_length=10_000)] = None
 
     @model_validator(mode="after")
