@@ -117,8 +117,7 @@ async def serve(options: Options) -> None:
     options = await with_model(options)
     listener = _listen(options.settings)
     settings = options.settings
-    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    await migrate.upgrade(settings.url)
+    await _prepare_store(settings)
     context = build_context(settings)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -153,6 +152,16 @@ async def serve(options: Options) -> None:
                 await asyncio.wait([serving])
     finally:
         await context.database.dispose()
+
+
+async def _prepare_store(settings: Settings) -> None:
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await migrate.upgrade(settings.url)
+    except OSError as error:
+        raise CannotServe(f"--data-dir {settings.data_dir}: {error.strerror}") from None
+    except migrate.DatabaseUnusable as error:
+        raise CannotServe(str(error)) from None
 
 
 def _on_stdin(stop: asyncio.Event) -> None:

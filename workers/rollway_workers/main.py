@@ -17,6 +17,7 @@ from rollway_service.config import Settings
 from rollway_service.core.errors import NotFound
 from rollway_service.local_setup import DEFAULT_TENANT
 from rollway_service.operations.keys import ensure_tenant
+from rollway_service.store import migrate
 from rollway_workers.assembly import EMBEDDED, WorkerOptions, WorkerRefused, run_worker
 from rollway_workers.control_plane import DirectControlPlane
 
@@ -39,6 +40,13 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+async def _check_store(settings: Settings) -> None:
+    try:
+        await migrate.require_head(settings.url)
+    except migrate.DatabaseUnusable as error:
+        raise WorkerRefused(str(error)) from None
+
+
 def stop_on_signals(stop: asyncio.Event) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
@@ -47,6 +55,7 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
 async def serve(arguments: argparse.Namespace) -> None:
     settings = Settings(database_url=arguments.database)
+    await _check_store(settings)
     context = build_context(settings)
     stop = asyncio.Event()
     stop_on_signals(stop)

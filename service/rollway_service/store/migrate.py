@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import create_engine
-from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
+
+
+class DatabaseUnusable(Exception):
+    """The database cannot be opened or is of another version; the message says why and what to do."""
 
 
 def migrations_folder() -> Path:
@@ -35,6 +43,14 @@ def head() -> str:
 
 
 def _upgrade(connection: Connection) -> None:
+    revision = _current(connection)
+    try:
+        ScriptDirectory.from_config(_config()).get_revision(revision)
+    except CommandError:
+        raise DatabaseUnusable(
+            f"the database is at revision {revision!r}, which this version of Rollway does not know: a newer one made"
+            " it; start that version, or name another database"
+        ) from None
     command.upgrade(_config(connection), "head")
 
 
@@ -42,9 +58,37 @@ def _current(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
+def _parse(url: str) -> URL:
+    with contextlib.suppress(ArgumentError):
+        parsed = make_url(url)
+        if parsed.get_backend_name() in {"sqlite", "postgresql"}:
+            return parsed
+    raise DatabaseUnusable("the database's URL must be sqlite:///path or postgresql://user@host/name")
+
+
+@contextlib.contextmanager
+def _told(parsed: URL) -> Iterator[None]:
+    """Whatever keeps a database from being opened, in a line."""
+    try:
+        yield
+    except (DBAPIError, OSError) as error:
+        reason = str(error.orig if isinstance(error, DBAPIError) else error)
+        name = parsed.render_as_string(hide_password=True)
+        raise DatabaseUnusable(f"the database {name} cannot be used: {reason}") from error
+
+
 async def upgrade(url: str) -> None:
-    """Apply all migrations. Safe to run again; on PostgreSQL, concurrent runs wait for each other."""
-    parsed = make_url(url)
+    """Apply all migrations. Safe to run again; on PostgreSQL, concurrent runs wait for each other.
+
+    Raises:
+        DatabaseUnusable: it cannot be opened, or a newer version of Rollway made it.
+    """
+    parsed = _parse(url)
+    with _told(parsed):
+        await _upgrade_at(parsed)
+
+
+async def _upgrade_at(parsed: URL) -> None:
     if parsed.get_backend_name() == "sqlite":
         engine = create_engine(parsed.set(drivername="sqlite"), poolclass=NullPool)
         with engine.begin() as connection:
@@ -59,8 +103,23 @@ async def upgrade(url: str) -> None:
 
 
 async def current(url: str) -> str | None:
-    """The revision that the database is at; None when it is empty."""
-    parsed = make_url(url)
+    """The revision that the database is at; None when it is empty. Raises DatabaseUnusable."""
+    parsed = _parse(url)
+    with _told(parsed):
+        return await _current_at(parsed)
+
+
+async def require_head(url: str) -> None:
+    """For who uses a database that a service keeps. Raises DatabaseUnusable when it is of another version."""
+    found, needed = await current(url), head()
+    if found != needed:
+        raise DatabaseUnusable(
+            f"the database is at revision {found!r}, and {needed!r} is needed here: start the service of this version"
+            " first, it brings the database up to date"
+        )
+
+
+async def _current_at(parsed: URL) -> str | None:
     if parsed.get_backend_name() == "sqlite":
         engine = create_engine(parsed.set(drivername="sqlite"), poolclass=NullPool)
         with engine.connect() as connection:
