@@ -91,6 +91,7 @@ async def _try_lease(
     assert model is not None
     trainer_version = _trainer_version(request, model)
     if request.request_id is not None:
+        await transaction.alone_with("batch", consumer_group, request.request_id)
         stored = await deliveries.batch_by_request(transaction, consumer_group, request.request_id)
         if stored is not None:
             return await load_batch(context, transaction, stored, request.consumer_group)

@@ -123,6 +123,7 @@ async def register_model(context: Context, caller: Caller, request: ModelCreate,
     weights = _agreed(request.weights_digest, facts.weights_digest, "weights_digest")
 
     async def make() -> Model:
+        await transaction.alone_with("model", caller.tenant_id, request.name)
         if await models.model_by_name(transaction, caller.tenant_id, request.name) is not None:
             raise AlreadyExists(f"a model {request.name!r} exists already")
         model_id = new_id("model")

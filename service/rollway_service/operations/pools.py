@@ -25,6 +25,9 @@ async def ensure_pool(
     else:
         pool = await fleet.pool_by_name(transaction, tenant_id, name_or_id)
     if pool is None:
+        await transaction.alone_with("pool", tenant_id, name_or_id)
+        pool = await fleet.pool_by_name(transaction, tenant_id, name_or_id)
+    if pool is None:
         pool_id = new_id("pool")
         await fleet.insert_pool(
             transaction,
@@ -64,6 +67,7 @@ async def create_pool(context: Context, caller: Caller, request: PoolCreate, *, 
     check_new_name(request.name)
 
     async def make() -> Pool:
+        await transaction.alone_with("pool", caller.tenant_id, request.name)
         if await fleet.pool_by_name(transaction, caller.tenant_id, request.name) is not None:
             raise AlreadyExists(f"a pool {request.name!r} exists already")
         model_id = None

@@ -60,6 +60,7 @@ async def open_session(context: Context, tenant_id: str, hello: WorkerHello) -> 
     """Take the worker's name, end its older sessions, and start a new lease."""
     async with context.database.transaction() as transaction:
         pool = await get_pool(transaction, tenant_id, hello.pool_id)
+        await transaction.alone_with("worker", pool.id, hello.name)
         worker = await fleet.worker_named(transaction, pool.id, hello.name)
         if worker is None:
             worker_id, epoch = new_id("worker"), 1

@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import Executable, event, select
+from sqlalchemy import Executable, event, func, select
 from sqlalchemy.engine import RowMapping, make_url
 from sqlalchemy.exc import DataError, StatementError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from rollway_service.core.errors import InvalidRequest
-from rollway_service.store.columns import now_s
+from rollway_service.store.columns import escape_nul, now_s
 
 _SQLITE_READERS = 4
 _BUSY_TIMEOUT_MS = 30_000
@@ -52,6 +52,15 @@ class Transaction:
 
     async def now_s(self) -> float:
         return float(await self.scalar(select(now_s())))
+
+    async def alone_with(self, *parts: str) -> None:
+        """Wait until no other transaction holds these words, and hold them to the end of this one.
+
+        For what is looked up and then made: rows that are not there cannot be locked. SQLite has one writer anyway.
+        """
+        if self.dialect == "postgresql":
+            key = func.hashtextextended("\x1f".join(escape_nul(part) for part in parts), 0)
+            await self.scalar(select(func.pg_advisory_xact_lock(key)))
 
     def after_commit(self, action: Callable[[], None]) -> None:
         self._after_commit.append(action)
