@@ -41,8 +41,9 @@ async def test_two_services_start_at_once_on_an_empty_database(empty_postgres_ur
     async with contextlib.AsyncExitStack() as stack:
         starts = [running_service(folder, engine="none", database=empty_postgres_url) for folder in folders]
         services = await asyncio.gather(*map(stack.enter_async_context, starts))
+        http = await stack.enter_async_context(httpx.AsyncClient(timeout=30))
         for folder, (_, url) in zip(folders, services, strict=True):
-            answer = httpx.get(f"{url}/readyz", timeout=30)
+            answer = await http.get(f"{url}/readyz")
             assert answer.status_code == 200, (folder / "service.log").read_text()
         for process, _ in services:
             assert process.stop() == 0

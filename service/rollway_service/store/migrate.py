@@ -45,7 +45,8 @@ def head() -> str:
 def _upgrade(connection: Connection) -> None:
     revision = _current(connection)
     try:
-        ScriptDirectory.from_config(_config()).get_revision(revision)
+        if revision is not None:
+            ScriptDirectory.from_config(_config()).get_revision(revision)
     except CommandError:
         raise DatabaseUnusable(
             f"the database is at revision {revision!r}, which this version of Rollway does not know: a newer one made"
