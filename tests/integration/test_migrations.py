@@ -10,6 +10,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from rollway.errors import ApiError
 from rollway_service.core.ids import PREFIXES, id_bound
 from rollway_service.operations.steward import keep_house
 from rollway_service.store import migrate, partitions
@@ -196,3 +197,24 @@ async def test_what_is_offered_can_be_delivered_however_late_it_became_ready(dat
         await keep_house(stack.context)
         assert await blobs_of(database_url) == []
         assert (await run.lease(groups=1)).header.end_of_data
+
+
+async def test_groups_whose_arrays_are_gone_are_told_when_they_are_asked_for_again(database_url, tmp_path):
+    """A batch that was leased, and one that was consumed and is rewound to, when retention has taken their arrays."""
+    async with running_stack(database_url, tmp_path, array_retention_s=1.0) as stack:
+        run = await stack.client.start_run("old", model="tiny")
+        await run.submit(token_tasks(2), group_size=1, sampling={"max_new_tokens": 4}, close=True)
+        consumed = await run.lease(groups=1, wait_s=20)
+        await consumed.consumed(step=0)
+        await run.lease(groups=1, wait_s=20, request_id="same")
+        await asyncio.sleep(1.2)
+        await keep_house(stack.context)
+        assert await blobs_of(database_url) == []
+        with pytest.raises(ApiError, match="retention") as told:
+            await run.lease(groups=1, request_id="same")
+        assert told.value.status < 500
+        assert (await run.rewind(None)).groups_offered_again == 2
+        with pytest.raises(ApiError, match="retention"):
+            await run.lease(groups=2)
+        await keep_house(stack.context)
+        assert (await run.lease(groups=2, wait_s=2)).header.end_of_data
