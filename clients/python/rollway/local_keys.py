@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import httpx
 import orjson
+
+from rollway.errors import RollwayError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _ENV_URL = "ROLLWAY_URL"
@@ -31,6 +34,25 @@ def find_url(given: str | None) -> str:
 
 def find_key(url: str, given: str | None) -> str | None:
     return given or os.environ.get(_ENV_KEY) or _stored().get(url)
+
+
+def checked_url(url: str) -> str:
+    """The URL, if requests can be sent there. Raises RollwayError."""
+    try:
+        parsed = httpx.URL(url)
+        is_usable = parsed.scheme in {"http", "https"} and bool(parsed.host)
+    except (httpx.InvalidURL, UnicodeError):
+        is_usable = False
+    if not is_usable:
+        raise RollwayError(f"{url!r} is no URL of a service; one looks like {DEFAULT_URL}")
+    return url
+
+
+def checked_key(key: str | None) -> str | None:
+    """The key, if it can be sent in a header. Raises RollwayError, which does not repeat it."""
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise RollwayError(f"the API key ({_ENV_KEY}, or the api_key that was given) holds characters that no key has")
+    return key
 
 
 def store_key(url: str, key: str) -> None:

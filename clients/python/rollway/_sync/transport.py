@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from rollway._sync.waiting import sleep
 from rollway.errors import ConnectionFailed, error_of
-from rollway.local_keys import find_key, find_url
+from rollway.local_keys import checked_key, checked_url, find_key, find_url
 from rollway.types import PROBLEM_MEDIA_TYPE, Problem
 
 T = TypeVar("T", bound=BaseModel)
@@ -33,9 +33,9 @@ class Transport:
     """Sends requests to one service."""
 
     def __init__(self, base_url: str | None, api_key: str | None, *, timeout_s: float, max_tries: int) -> None:
-        self.base_url = find_url(base_url)
+        self.base_url = checked_url(find_url(base_url))
         self.max_tries = max_tries
-        key = find_key(self.base_url, api_key)
+        key = checked_key(find_key(self.base_url, api_key))
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._http = httpx.Client(
             base_url=self.base_url, headers=headers, timeout=httpx.Timeout(timeout_s, connect=10.0)
