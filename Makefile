@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all check bench sdk openapi lock postgres clean
+.PHONY: help demo up test test-all check bench sdk openapi proto lock postgres redis clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,10 +24,10 @@ demo: $(INSTALLED) ## train a small policy through a service of its own; writes 
 up: $(INSTALLED) ## serve on 127.0.0.1:8080 with SQLite and an embedded worker until Ctrl-C
 	$(VENV)/bin/rollway up
 
-test: $(INSTALLED) postgres check ## every check and test but the long suites
+test: $(INSTALLED) postgres redis check ## every check and test but the long suites
 	$(PY) -m pytest -q -m "not slow and not gpu"
 
-test-all: $(INSTALLED) postgres check ## the long suites too
+test-all: $(INSTALLED) postgres redis check ## the long suites too
 	$(PY) -m pytest -q -m "not gpu"
 
 check: $(INSTALLED) ## lint, types, import direction, generated files, migrations
@@ -37,9 +37,10 @@ check: $(INSTALLED) ## lint, types, import direction, generated files, migration
 	$(VENV)/bin/lint-imports
 	$(PY) clients/python/tools/make_sync_client.py --check
 	$(PY) clients/python/tools/make_openapi.py --check
+	$(PY) clients/python/tools/make_proto.py --check
 	$(PY) migrations/check.py
 
-bench: $(INSTALLED) postgres ## measure every figure of the README; writes bench.json
+bench: $(INSTALLED) postgres redis ## measure every figure of the README; writes bench.json
 	$(PY) -m tests.bench all
 
 sdk: $(INSTALLED) ## make the sync client from the async one
@@ -48,11 +49,17 @@ sdk: $(INSTALLED) ## make the sync client from the async one
 openapi: $(INSTALLED) ## write clients/openapi.json
 	$(PY) clients/python/tools/make_openapi.py
 
+proto: $(INSTALLED) ## make the Python modules of the .proto files
+	$(PY) clients/python/tools/make_proto.py
+
 lock: $(INSTALLED) ## write requirements.lock from what is installed now
 	$(PY) -m pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > requirements.lock
 
 postgres: ## install PostgreSQL 15 from Debian when it is missing
 	@deploy/install_postgres.sh
+
+redis: ## install redis-server from Debian when it is missing
+	@deploy/install_redis.sh
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out bench.json

@@ -27,6 +27,10 @@ class Settings(BaseModel):
     database_pool_size: Annotated[int, Field(ge=1, le=1000)] = 10
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    grpc_port: Annotated[
+        int | None, Field(ge=-1, le=65535, description="0: any free one; -1: no gRPC; else 8081, or 0 as port")
+    ] = None
+    grpc_url_file: Annotated[Path | None, Field(description="as url_file, for gRPC")] = None
     url_file: Annotated[Path | None, Field(description="the service writes its URL here once it takes work")] = None
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20
     session_lease_s: Annotated[
@@ -54,3 +58,9 @@ class Settings(BaseModel):
     @property
     def url(self) -> str:
         return self.database_url or f"sqlite:///{self.data_dir / 'rollway.db'}"
+
+    @property
+    def rpc_port(self) -> int:
+        if self.grpc_port is not None:
+            return self.grpc_port
+        return 8081 if self.port else 0

@@ -28,11 +28,12 @@ def tiny_policy() -> Path:
     return Path(str(rollway.demo.__file__)).parent / "tiny_policy"
 
 
-async def open_local(context: Context, url: str) -> Caller:
+async def open_local(context: Context, *urls: str) -> Caller:
     """The default tenant, with a key for this machine's user in the key file."""
     tenant_id = await keys.ensure_tenant(context, DEFAULT_TENANT)
     token = await keys.add_key(context, tenant_id, "local")
-    await asyncio.to_thread(store_key, url, token)
+    for url in urls:
+        await asyncio.to_thread(store_key, url, token)
     return await keys.authenticate(context, token)
 
 

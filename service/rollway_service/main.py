@@ -20,6 +20,7 @@ import structlog
 import uvicorn
 
 from rollway_service.api.app import create_app
+from rollway_service.api.rpc.server import CannotListen, RpcServer, start_rpc_server
 from rollway_service.composition import build_context, configure_logging
 from rollway_service.config import Settings
 from rollway_service.local_setup import CannotServe, ensure_model, open_local, served_folder, tiny_policy
@@ -55,6 +56,7 @@ def parse_arguments(arguments: list[str] | None = None) -> tuple[Options, argpar
     parser = argparse.ArgumentParser(prog="rollway up", description="Serve Rollway.")
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port to listen on (default 8080)")
+    parser.add_argument("--grpc-port", type=int, help="port of gRPC (default 8081; -1: none)")
     parser.add_argument("--data-dir", type=Path, help="where SQLite and keys live (default ~/.rollway)")
     parser.add_argument("--database", help="database URL (default: SQLite in the data directory)")
     parser.add_argument(
@@ -74,7 +76,13 @@ def parse_arguments(arguments: list[str] | None = None) -> tuple[Options, argpar
         "--until-stdin-closes", action="store_true", help="also stop when standard input ends: with whoever started it"
     )
     parsed = parser.parse_args(arguments)
-    settings = Settings(host=parsed.host, port=parsed.port, data_dir=parsed.data_dir, database_url=parsed.database)
+    settings = Settings(
+        host=parsed.host,
+        port=parsed.port,
+        grpc_port=parsed.grpc_port,
+        data_dir=parsed.data_dir,
+        database_url=parsed.database,
+    )
     folder = parsed.model.absolute() if parsed.model is not None else None
     is_tiny = folder is None and parsed.engine == EMBEDDED
     return (
@@ -135,20 +143,23 @@ async def serve(options: Options) -> None:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(server.serve(sockets=[listener]))
             await _until_serving(server, serving)
-            url = f"http://{settings.host}:{listener.getsockname()[1]}"
-            caller = await open_local(context, url)
+            rpc = await _start_rpc(context)
+            urls = _urls(settings, listener.getsockname()[1], rpc)
+            caller = await open_local(context, *urls)
             steward = group.create_task(run_steward(context))
             try:
                 worker = await _start_worker(group, context, caller, options, stop)
-                _announce(settings, url)
+                _announce(settings, urls)
                 database = settings.url.partition("@")[2] or settings.url
-                log.info("ready", url=url, database=database, engine=options.engine)
+                log.info("ready", urls=urls, database=database, engine=options.engine)
                 await stop.wait()
                 if worker is not None:
                     await worker
             finally:
                 steward.cancel()
                 server.should_exit = True
+                if rpc is not None:
+                    await rpc.stop(_GRACEFUL_S)
                 await asyncio.wait([serving])
     finally:
         await context.database.dispose()
@@ -171,12 +182,31 @@ def _on_stdin(stop: asyncio.Event) -> None:
         stop.set()
 
 
-def _announce(settings: Settings, url: str) -> None:
-    """Write the URL where whoever started us looks for it (with port 0, only we know the port)."""
-    if settings.url_file is not None:
-        partial = settings.url_file.with_suffix(".partial")
-        partial.write_text(url)
-        partial.replace(settings.url_file)
+async def _start_rpc(context: Context) -> RpcServer | None:
+    settings = context.settings
+    if settings.rpc_port < 0:
+        return None
+    try:
+        return await start_rpc_server(
+            context, settings.host, settings.rpc_port, max_message_bytes=settings.max_body_bytes
+        )
+    except CannotListen as error:
+        raise CannotServe(f"{error}; choose another port with --grpc-port, or none with -1") from None
+
+
+def _urls(settings: Settings, port: int, rpc: RpcServer | None) -> list[str]:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return [f"http://{host}:{port}"] + ([f"grpc://{host}:{rpc.port}"] if rpc is not None else [])
+
+
+def _announce(settings: Settings, urls: list[str]) -> None:
+    """Write the URLs where whoever started us looks for them (with port 0, only we know the ports)."""
+    # The first file last: whoever waits for it finds the other there.
+    for file, url in reversed(list(zip((settings.url_file, settings.grpc_url_file), urls, strict=False))):
+        if file is not None:
+            partial = file.with_suffix(".partial")
+            partial.write_text(url)
+            partial.replace(file)
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -40,35 +40,35 @@ STATUS: dict[str, int] = {
 log = structlog.get_logger()
 
 
-def _problem(
-    status: int,
-    code: str,
-    detail: str,
-    *,
-    errors: Sequence[FieldError] = (),
-    retryable: bool = False,
-    headers: dict[str, str] | None = None,
-) -> Response:
+def _problem(status: int, code: str, detail: str, *, headers: dict[str, str] | None = None) -> Response:
     problem = Problem(
-        type=f"urn:rollway:problem:{code}",
-        title=code.replace("_", " "),
-        status=status,
-        code=code,
-        detail=detail,
-        retryable=retryable,
-        errors=[FieldProblem(path=error.path, message=error.message) for error in errors],
+        type=f"urn:rollway:problem:{code}", title=code.replace("_", " "), status=status, code=code, detail=detail
     )
     return Response(problem.model_dump_json(), status, headers=headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
+def problem_of(error: ServiceError) -> Problem:
+    """The problem details of an error, the same at every door."""
+    return Problem(
+        type=f"urn:rollway:problem:{error.code}",
+        title=error.code.replace("_", " "),
+        status=STATUS[error.code],
+        code=error.code,
+        detail=error.detail,
+        retryable=error.retryable,
+        errors=[FieldProblem(path=item.path, message=item.message) for item in error.errors],
+    )
+
+
 def problem_response(error: ServiceError) -> Response:
-    status = STATUS[error.code]
+    problem = problem_of(error)
+    status = problem.status
     headers = {}
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    return _problem(status, error.code, error.detail, errors=error.errors, retryable=error.retryable, headers=headers)
+    return Response(problem.model_dump_json(), status, headers=headers, media_type=PROBLEM_MEDIA_TYPE)
 
 
 def json_path(location: Sequence[Any], context: dict[str, Any]) -> str:
@@ -121,13 +121,23 @@ _PASSING_SQLSTATES = ("08", "40", "53", "55P03", "57", "58")
 """PostgreSQL's classes of what passes: connection lost, deadlock, no resources, locked, shutting down, disk."""
 
 
-async def _on_database_error(request: Request, error: Exception) -> Response:
+def passing_fault(error: Exception) -> Busy | None:
+    """What a caller is told of a database that is away for the moment; None when the fault is another."""
     if isinstance(error, DBAPIError) and not isinstance(error, OperationalError | InterfaceError):
         state = getattr(error.orig, "sqlstate", None) or ""
         if not (error.connection_invalidated or state.startswith(_PASSING_SQLSTATES)):
-            return await _on_any_error(request, error)
+            return None
+    if isinstance(error, DBAPIError | PoolTimeout | ConnectionError):
+        return Busy("the database does not answer at the moment; try again")
+    return None
+
+
+async def _on_database_error(request: Request, error: Exception) -> Response:
+    busy = passing_fault(error)
+    if busy is None:
+        return await _on_any_error(request, error)
     log.warning("database_unavailable", path=request.url.path, error=str(error))
-    return problem_response(Busy("the database does not answer at the moment; try again"))
+    return problem_response(busy)
 
 
 async def _on_any_error(request: Request, error: Exception) -> Response:

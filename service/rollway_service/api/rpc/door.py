@@ -1,0 +1,90 @@
+"""What every RPC is given: who calls, and errors that become statuses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import structlog
+from grpc import aio
+
+from rollway_service.api.rpc.problems import GRPC_STATUS, problem_metadata, told_error
+from rollway_service.operations.context import Caller, Context
+from rollway_service.operations.keys import authenticate
+
+log = structlog.get_logger()
+
+IDEMPOTENCY_KEY = "idempotency-key"
+_BEARER = "bearer "
+
+
+class Door:
+    """Base of servicers: the parts of the service, and who is calling."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    async def caller(self, call: aio.ServicerContext[Any, Any]) -> Caller:
+        """Who calls, by the metadata `authorization: Bearer <key>`. Raises Unauthenticated."""
+        value = metadata_of(call).get("authorization", "")
+        return await authenticate(self.context, value[len(_BEARER) :] if value.lower().startswith(_BEARER) else None)
+
+
+def metadata_of(call: aio.ServicerContext[Any, Any]) -> dict[str, Any]:
+    return dict(call.invocation_metadata() or ())
+
+
+def time_left_s(call: aio.ServicerContext[Any, Any], wanted_s: float) -> float:
+    """As long as was asked for, and no longer than the caller will wait, less what the answer needs for its way."""
+    left_s = call.time_remaining()
+    return wanted_s if left_s is None else max(0.0, min(wanted_s, left_s - min(1.0, left_s / 4)))
+
+
+class Problems(aio.ServerInterceptor):  # type: ignore[misc]
+    """Turns what an RPC raises into a status with a problem; nothing that is raised ends anything but its call."""
+
+    async def intercept_service(
+        self, continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]], details: grpc.HandlerCallDetails
+    ) -> Any:
+        handler = await continuation(details)
+        if handler is None:
+            return None
+        asks = "stream" if handler.request_streaming else "unary"
+        answers = "stream" if handler.response_streaming else "unary"
+        wrap = _streamed if handler.response_streaming else _single
+        wrapped = wrap(getattr(handler, f"{asks}_{answers}"))
+        make = getattr(grpc, f"{asks}_{answers}_rpc_method_handler")
+        return make(wrapped, handler.request_deserializer, handler.response_serializer)
+
+
+def _single(behavior: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    async def told(request: Any, call: aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            return await behavior(request, call)
+        except Exception as error:  # noqa: BLE001 - told as a status below
+            await _abort(call, error)
+
+    return told
+
+
+def _streamed(behavior: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
+    async def told(request: Any, call: aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        try:
+            async for message in behavior(request, call):
+                yield message
+        except Exception as error:  # noqa: BLE001 - told as a status below
+            await _abort(call, error)
+
+    return told
+
+
+async def _abort(call: aio.ServicerContext[Any, Any], error: Exception) -> None:
+    if isinstance(error, aio.AbortError):
+        raise error
+    found = told_error(error)
+    if found is None:
+        log.error("unexpected_error", exc_info=error)
+        await call.abort(grpc.StatusCode.INTERNAL, "the service failed at this request; its log says why")
+    else:
+        await call.abort(GRPC_STATUS[found.code], found.detail, problem_metadata(found))

@@ -1,0 +1,77 @@
+"""The gRPC server: all doors on one port, with health and reflection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from rollway_service.api.rpc.door import Problems
+from rollway_service.operations.context import Context
+
+_METADATA_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RpcService:
+    """A service of the contract. `name`: with its package. `add`: registers its servicer over these parts."""
+
+    name: str
+    add: Callable[[Context, aio.Server], None]
+
+
+SERVICES: tuple[RpcService, ...] = ()
+
+
+class CannotListen(Exception):
+    """The port is taken, or the address is not this machine's."""
+
+
+class RpcServer:
+    """A running gRPC server. `port` is the one that it listens on, also when it was started with 0."""
+
+    def __init__(self, server: aio.Server, health: HealthServicer, port: int) -> None:
+        self._server = server
+        self._health = health
+        self.port = port
+
+    async def stop(self, grace_s: float) -> None:
+        """Say that no more work is taken, give running calls `grace_s`, then end them."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
+
+
+async def start_rpc_server(context: Context, host: str, port: int, *, max_message_bytes: int) -> RpcServer:
+    """Serve all gRPC doors. `max_message_bytes` bounds what is received; answers are cut to fit clients' defaults.
+
+    Raises:
+        CannotListen: the address is not to be had.
+    """
+    options = [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", _METADATA_BYTES),
+        ("grpc.so_reuseport", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+    server = aio.server(interceptors=[Problems()], options=options)
+    for service in SERVICES:
+        service.add(context, server)
+    names = tuple(service.name for service in SERVICES)
+    health = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    reflection.enable_server_reflection((*names, "grpc.health.v1.Health", reflection.SERVICE_NAME), server)
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        bound = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise CannotListen(f"cannot serve gRPC on {address}: {error}") from None
+    await server.start()
+    for name in ("", *names):
+        await health.set(name, health_pb2.HealthCheckResponse.SERVING)
+    return RpcServer(server, health, bound)
