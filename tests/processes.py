@@ -58,6 +58,15 @@ def started(command: Sequence[str], log: Path, environment: dict[str, str] | Non
         process.end()
 
 
+async def until_logged(process: Process, text: str, *, within_s: float = 60.0) -> None:
+    """Wait until the process has written this to its log. Fails with the log."""
+    deadline = time.monotonic() + within_s
+    while text not in process.log.read_text():
+        if process.popen.poll() is not None or time.monotonic() > deadline:
+            raise AssertionError(f"{text!r} was not logged:\n{process.log.read_text()[-4000:]}")
+        await asyncio.sleep(0.05)
+
+
 def service_command(folder: Path, *, engine: str, database: str | None = None, port: int = 0) -> list[str]:
     command = [sys.executable, "-m", "rollway_service", "--data-dir", str(folder), "--port", str(port)]
     command += ["--engine", engine, "--model-name", "tiny", "--json-logs"]
@@ -68,19 +77,41 @@ def service_command(folder: Path, *, engine: str, database: str | None = None, p
     return command + (["--database", database] if database else [])
 
 
-def worker_command(*, engine: str, database: str, name: str) -> list[str]:
+@contextlib.contextmanager
+def started_worker(
+    folder: Path,
+    *,
+    engine: str,
+    name: str,
+    database: str | None = None,
+    slots: int = 16,
+    arguments: Sequence[str] = (),
+    environment: dict[str, str] | None = None,
+) -> Iterator[Process]:
+    """A worker process of the service in `folder`, which it asks over gRPC unless a database is given."""
     command = [sys.executable, "-m", "rollway_workers", "--pool", "tiny", "--engine", engine, "--name", name]
-    return [*command, "--database", database, "--json-logs", "--slots", "16"]
+    command += ["--json-logs", "--slots", str(slots), *arguments]
+    if database is not None:
+        command += ["--database", database]
+    known = {"HOME": str(folder), "ROLLWAY_SERVICE": (folder / "grpc_url").read_text()}
+    with started(command, folder / f"{name}.log", known | (environment or {})) as process:
+        yield process
 
 
 @contextlib.asynccontextmanager
 async def running_service(
-    folder: Path, *, engine: str, database: str | None = None, port: int = 0
+    folder: Path,
+    *,
+    engine: str,
+    database: str | None = None,
+    port: int = 0,
+    environment: dict[str, str] | None = None,
 ) -> AsyncIterator[tuple[Process, str]]:
     """A service process and its URL, once it takes work. HOME is `folder`, so its key file is there."""
     url_file = folder / "url"
     url_file.unlink(missing_ok=True)
-    environment = {"HOME": str(folder), "ROLLWAY_URL_FILE": str(url_file)}
+    files = {"ROLLWAY_URL_FILE": str(url_file), "ROLLWAY_GRPC_URL_FILE": str(folder / "grpc_url")}
+    environment = {"HOME": str(folder), **files, **(environment or {})}
     command = service_command(folder, engine=engine, database=database, port=port)
     with started(command, folder / "service.log", environment) as process:
         deadline = time.monotonic() + 60

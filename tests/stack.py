@@ -24,7 +24,7 @@ from rollway_service.operations import keys
 from rollway_service.operations.context import Caller, Context
 from rollway_service.operations.steward import sweep
 from rollway_workers.assembly import WorkerOptions, run_worker
-from rollway_workers.control_plane import DirectControlPlane
+from rollway_workers.control_direct import DirectControlPlane
 from rollway_workers.engines.scripted import Responder, ScriptedServer, seeded_responder
 
 TINY_VOCAB, TINY_EOS, TINY_WINDOW = 304, 2, 256

@@ -21,9 +21,10 @@ import uvicorn
 
 from rollway_service.api.app import create_app
 from rollway_service.api.rpc.server import CannotListen, RpcServer, start_rpc_server
-from rollway_service.composition import build_context, configure_logging
+from rollway_service.composition import build_context
 from rollway_service.config import Settings
 from rollway_service.local_setup import CannotServe, ensure_model, open_local, served_folder, tiny_policy
+from rollway_service.logs import configure_logging
 from rollway_service.operations.context import Caller, Context
 from rollway_service.operations.steward import run_steward
 from rollway_service.store import migrate
@@ -234,7 +235,7 @@ async def _start_worker(
     if options.engine == NO_ENGINE:
         return None
     from rollway_workers.assembly import WorkerOptions, WorkerRefused, run_worker  # noqa: PLC0415 - a service alone needs none
-    from rollway_workers.control_plane import DirectControlPlane  # noqa: PLC0415
+    from rollway_workers.control_direct import DirectControlPlane  # noqa: PLC0415
 
     worker_options = WorkerOptions(
         pool=options.model_name,

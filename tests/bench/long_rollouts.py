@@ -73,6 +73,7 @@ def running() -> Iterator[Bench]:
         environment = {
             "HOME": str(folder),
             "ROLLWAY_URL_FILE": str(folder / "url"),
+            "ROLLWAY_GRPC_URL_FILE": str(folder / "grpc_url"),
             "ROLLWAY_DATABASE_URL": database_url,
             "HF_HUB_OFFLINE": "1",
         }
@@ -96,7 +97,7 @@ def running() -> Iterator[Bench]:
             _process(
                 ["rollway_workers", "--pool", _MODEL, "--engine", engine_url, "--slots", "64"],
                 folder / "worker.log",
-                environment,
+                {**environment, "ROLLWAY_SERVICE": (folder / "grpc_url").read_text()},
             )
         )
         yield Bench(postgres, database_url, service, worker, client, client.start_run("bench", model=_MODEL))

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from rollway_workers.assembly import WorkerOptions, run_worker
-from rollway_workers.control_plane import DirectControlPlane
+from rollway_workers.control_direct import DirectControlPlane
 from rollway_workers.engines.scripted import Call, seeded_responder
 from tests.builders import token_tasks
 from tests.stack import TINY_VOCAB, running_stack

@@ -10,7 +10,7 @@ import rollway
 from rollway_workers.engines.scripted import Call, ScriptedServer, seeded_responder
 from rollway_workers.engines.scripted.server import serving
 from tests.builders import token_tasks
-from tests.processes import running_service, started, worker_command
+from tests.processes import running_service, started_worker
 from tests.stack import TINY_VOCAB, until
 
 STRETCH = 32
@@ -80,13 +80,11 @@ async def test_killing_a_worker_loses_and_doubles_nothing(postgres_url, tmp_path
     async with scripted_engine() as engine:
         async with running_service(tmp_path, engine="none", database=postgres_url) as (_, url):
             async with client_of(tmp_path, url) as client:
-                first = worker_command(engine=engine.url, database=postgres_url, name="first")
-                second = worker_command(engine=engine.url, database=postgres_url, name="second")
-                with started(first, tmp_path / "first.log") as worker:
+                with started_worker(tmp_path, engine=engine.url, name="first") as worker:
                     run, job = await start_job(client)
                     await until(lambda: checkpointed(client, job.id), within_s=40)
                     worker.kill()
-                with started(second, tmp_path / "second.log"):
+                with started_worker(tmp_path, engine=engine.url, name="second"):
                     await job.wait(60)
                     rollouts = await assert_whole(client, run, engine)
                 assert {rollout.attempts for rollout in rollouts} == {2}
@@ -100,12 +98,11 @@ async def test_a_worker_that_comes_back_takes_its_name_and_its_work_at_once(post
     async with scripted_engine() as engine:
         async with running_service(tmp_path, engine="none", database=postgres_url) as (_, url):
             async with client_of(tmp_path, url) as client:
-                command = worker_command(engine=engine.url, database=postgres_url, name="same")
-                with started(command, tmp_path / "worker.log") as worker:
+                with started_worker(tmp_path, engine=engine.url, name="same") as worker:
                     run, job = await start_job(client)
                     await until(lambda: checkpointed(client, job.id), within_s=40)
                     worker.kill()
-                with started(command, tmp_path / "worker.log"):
+                with started_worker(tmp_path, engine=engine.url, name="same"):
                     await job.wait(60)
                     await assert_whole(client, run, engine)
                 workers = [worker async for worker in client.workers()]
@@ -116,14 +113,12 @@ async def test_a_worker_that_is_stopped_hands_its_work_over_at_once(postgres_url
     async with scripted_engine() as engine:
         async with running_service(tmp_path, engine="none", database=postgres_url) as (_, url):
             async with client_of(tmp_path, url) as client:
-                first = worker_command(engine=engine.url, database=postgres_url, name="first")
-                second = worker_command(engine=engine.url, database=postgres_url, name="second")
-                with started(first, tmp_path / "first.log") as worker:
+                with started_worker(tmp_path, engine=engine.url, name="first") as worker:
                     run, job = await start_job(client)
                     await until(lambda: checkpointed(client, job.id), within_s=40)
                     assert await asyncio.to_thread(worker.stop) == 0
                 await until(lambda: not engine.running)
-                with started(second, tmp_path / "second.log"):
+                with started_worker(tmp_path, engine=engine.url, name="second"):
                     await job.wait(60)
                     rollouts = await assert_whole(client, run, engine)
                 # It was handed back, not lost: the attempt does not count against the rollout.
@@ -136,13 +131,11 @@ async def test_a_worker_that_slept_past_its_lease_writes_nothing_when_it_wakes(p
     async with scripted_engine() as engine:
         async with running_service(tmp_path, engine="none", database=postgres_url) as (_, url):
             async with client_of(tmp_path, url) as client:
-                first = worker_command(engine=engine.url, database=postgres_url, name="first")
-                second = worker_command(engine=engine.url, database=postgres_url, name="second")
-                with started(first, tmp_path / "first.log") as sleeper:
+                with started_worker(tmp_path, engine=engine.url, name="first") as sleeper:
                     run, job = await start_job(client)
                     await until(lambda: checkpointed(client, job.id), within_s=40)
                     sleeper.signal(signal.SIGSTOP)
-                    with started(second, tmp_path / "second.log"):
+                    with started_worker(tmp_path, engine=engine.url, name="second"):
                         await until(lambda: len({call.request_id for call in engine.calls}) == 16, within_s=40)
                         sleeper.signal(signal.SIGCONT)
                         await job.wait(60)

@@ -6,7 +6,7 @@ import pytest
 
 from rollway_service.dispatch.local import LocalWakeUps
 from rollway_service.dispatch.ports import job_topic, pool_topic, run_topic
-from rollway_workers.control_plane import DirectControlPlane
+from rollway_workers.control_direct import DirectControlPlane
 from rollway_workers.engines.scripted import Answer
 from tests.builders import token_tasks
 from tests.stack import running_stack, until

@@ -128,3 +128,14 @@ class BacklogFull(Busy):
 
     code = "backlog_full"
     retry_after_s = 2.0
+
+
+def error_class(code: str) -> type[ServiceError]:
+    """The class of a stable code; ServiceError itself for one that is not known here."""
+    waiting: list[type[ServiceError]] = [ServiceError]
+    while waiting:
+        found = waiting.pop(0)
+        if found.code == code:
+            return found
+        waiting += found.__subclasses__()
+    return ServiceError

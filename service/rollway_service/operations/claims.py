@@ -13,7 +13,7 @@ from rollway_service.operations.context import Context
 from rollway_service.operations.messages import CheckpointPiece, ClaimedItem, Claims, FinishedRollout
 from rollway_service.operations.rollout_ends import RolloutEnd, end_rollouts
 from rollway_service.operations.sessions import live_session, requeue_items
-from rollway_service.store import jobs, records, work
+from rollway_service.store import fleet, jobs, records, work
 from rollway_service.store.ports import Transaction
 from rollway_service.store.rows import TaskRow, WorkItemRow
 
@@ -117,15 +117,19 @@ async def finish(context: Context, session_id: str, finished: Sequence[FinishedR
         ]
         await end_rollouts(context, transaction, ends)
         rest = [rollout for rollout in finished if rollout.work_item_id not in owned]
-        return await _late(transaction, rest)
+        return await _late(transaction, session_id, rest)
 
 
-async def _late(transaction: Transaction, rest: Sequence[FinishedRollout]) -> list[str]:
+async def _late(transaction: Transaction, session_id: str, rest: Sequence[FinishedRollout]) -> list[str]:
     """Items whose results came too late; their tokens are booked as waste.
 
     A result that is stored already was sent again because the answer was lost, and is not late.
     """
-    items = await work.items_by_ids(transaction, [rollout.work_item_id for rollout in rest])
+    if not rest:
+        return []
+    tenant_id = await fleet.session_tenant(transaction, session_id)
+    found = await work.items_by_ids(transaction, [rollout.work_item_id for rollout in rest])
+    items = {item_id: item for item_id, item in found.items() if item.tenant_id == tenant_id}
     trees = await records.trees_of_groups(transaction, sorted({item.group_id for item in items.values()}))
     stored = {(tree.work_item_id, tree.sha256) for tree in trees.values()}
     wasted: dict[str, int] = {}

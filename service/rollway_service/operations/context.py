@@ -12,6 +12,7 @@ from rollway_service.store.ports import ArrayStore, Database, Transaction
 from rollway_service.tokenization.ports import Tokenizers
 
 _MAX_CACHED_LINEAGES = 256
+_MAX_CACHED_OWNERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,13 @@ class Context:
     tokenizers: Tokenizers
     settings: Settings
     lineages: dict[tuple[str, int], Lineage] = field(default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
+
+    def remember_owner(self, thing_id: str, tenant_id: str) -> None:
+        """Keep whose a session or pool is: it never changes."""
+        while len(self.owners) >= _MAX_CACHED_OWNERS:
+            self.owners.pop(next(iter(self.owners)))
+        self.owners[thing_id] = tenant_id
 
     async def lineage(self, transaction: Transaction, model_id: str, latest_version: int) -> Lineage:
         """The model's lineage up to its latest version; it only ever grows, so it is kept by that version."""

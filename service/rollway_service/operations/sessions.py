@@ -112,8 +112,37 @@ async def requeue_items(
 async def live_session(transaction: Transaction, session_id: str) -> SessionRow:
     session = await fleet.live_session(transaction, session_id)
     if session is None:
-        raise StaleFence(f"session {session_id} has ended or its lease has run out; open a new one")
+        raise StaleFence(_over(session_id))
     return session
+
+
+def _over(session_id: str) -> str:
+    return f"session {session_id} has ended or its lease has run out; open a new one"
+
+
+async def check_owner(context: Context, tenant_id: str, session_id: str) -> None:
+    """Make sure that a session is this tenant's; whose it is never changes, so each is looked up once.
+
+    Raises:
+        StaleFence: it is not, or there is none: the answer is the same.
+    """
+    owner = context.owners.get(session_id)
+    if owner is None:
+        async with context.database.snapshot() as transaction:
+            owner = await fleet.session_tenant(transaction, session_id)
+        if owner is not None:
+            context.remember_owner(session_id, owner)
+    if owner != tenant_id:
+        raise StaleFence(_over(session_id))
+
+
+async def check_pool(context: Context, tenant_id: str, pool_id: str) -> None:
+    """Make sure that a pool is this tenant's. Raises NotFound."""
+    if context.owners.get(pool_id) == tenant_id:
+        return
+    async with context.database.snapshot() as transaction:
+        pool = await get_pool(transaction, tenant_id, pool_id)
+    context.remember_owner(pool.id, tenant_id)
 
 
 async def heartbeat(context: Context, session_id: str, *, active_version: int | None, slots: int) -> HeartbeatReply:

@@ -115,6 +115,14 @@ async def live_session(transaction: Transaction, session_id: str, *, lock: bool 
     return as_row_or_none(SessionRow, await transaction.one(statement))
 
 
+async def session_tenant(transaction: Transaction, session_id: str) -> str | None:
+    """Whose session it is, live or not; None where there is none."""
+    found: str | None = await transaction.scalar(
+        select(worker_sessions.c.tenant_id).where(worker_sessions.c.id == session_id)
+    )
+    return found
+
+
 async def renew_session(
     transaction: Transaction, session_id: str, *, lease_s: float, active_version: int | None, slots: int
 ) -> bool:
