@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rollway_service.store import migrate
-from tests.servers import PrivatePostgres, private_postgres
+from tests.servers import PrivatePostgres, PrivateRedis, private_postgres, private_redis
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -22,6 +22,13 @@ _names = itertools.count()
 def postgres() -> Iterator[PrivatePostgres]:
     with private_postgres() as server:
         asyncio.run(migrate.upgrade(server.create_database("template_migrated")))
+        yield server
+
+
+@pytest.fixture
+def redis() -> Iterator[PrivateRedis]:
+    """A redis-server of the test's own: it may be flushed, killed or hung."""
+    with private_redis() as server:
         yield server
 
 

@@ -60,3 +60,21 @@ def hangs_with_a_child(answer: str, *, reference: Any, metadata: Any, pid_file: 
     Path(pid_file).write_text(str(child.pid))
     child.wait()
     return 1.0
+
+
+def takes_a_second(answer: str, *, reference: Any, metadata: Any) -> float:
+    del answer, reference, metadata
+    time.sleep(1)
+    return 0.5
+
+
+def hangs(answer: str, *, reference: Any, metadata: Any) -> float:
+    del answer, reference, metadata
+    time.sleep(600)
+    return 1.0
+
+
+def ends_its_process(answer: str, *, reference: Any, metadata: Any) -> float:
+    del answer, reference, metadata
+    os.kill(os.getpid(), 9)
+    return 1.0

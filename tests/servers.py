@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import redis
+
 _POSTGRES_FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
 
 
@@ -124,6 +126,65 @@ class PrivatePostgres:
 @contextlib.contextmanager
 def private_postgres(*, durable: bool = False) -> Iterator[PrivatePostgres]:
     server = PrivatePostgres(durable=durable)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+class PrivateRedis:
+    """A redis-server of our own."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="rollway-redis-"))
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(port=self.port, socket_timeout=5)
+
+    def start(self) -> None:
+        if shutil.which("redis-server") is None:
+            raise RuntimeError("redis-server is not installed: run `make redis`")
+        command = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder)]
+        command += ["--save", "", "--appendonly", "no", "--logfile", str(self.folder / "log")]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(redis.RedisError), self.client() as client:
+                client.ping()
+                return
+            time.sleep(0.02)
+        raise RuntimeError(f"redis-server did not start:\n{(self.folder / 'log').read_text()}")
+
+    def flush(self) -> None:
+        with self.client() as client:
+            client.flushall()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def hang(self) -> None:
+        """Stop answering, with all connections open."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def unhang(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        self.unhang()
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def private_redis() -> Iterator[PrivateRedis]:
+    server = PrivateRedis()
     try:
         yield server
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -48,6 +48,15 @@ class Settings(BaseModel):
         str, Field(description="folders, colon-separated, that model and weight paths must lie in; empty: any")
     ] = ""
     reward_functions: Annotated[str, Field(description="name=module:function, comma-separated")] = ""
+    broker_url: Annotated[
+        str, Field(description="redis://...: processes wake each other by Celery; empty: they poll")
+    ] = ""
+    broker_namespace: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="keeps deployments that share a broker apart")
+    ] = "rollway"
+    reward_dispatch: Annotated[
+        Literal["local", "celery"], Field(description="where slow checks run: in the worker, or on `rollway rewards`")
+    ] = "local"
     reward_processes: Annotated[int, Field(ge=1, le=256)] = 2
 
     def __init__(self, **given: Any) -> None:

@@ -140,6 +140,7 @@ async def serve(options: Options) -> None:
         timeout_graceful_shutdown=_GRACEFUL_S,
     )
     server = _Server(config)
+    await context.wakeups.open()
     try:
         async with asyncio.TaskGroup() as group:
             serving = group.create_task(server.serve(sockets=[listener]))
@@ -163,6 +164,7 @@ async def serve(options: Options) -> None:
                     await rpc.stop(_GRACEFUL_S)
                 await asyncio.wait([serving])
     finally:
+        await context.wakeups.close()
         await context.database.dispose()
 
 

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,8 +20,14 @@ from rollway_service.tokenization.ports import Tokenizer, TokenizerError, Tokeni
 from rollway_workers.control_plane import ControlPlane
 from rollway_workers.generation import LoopParts
 from rollway_workers.host import HostSettings, WorkerHost
+from rollway_workers.news import BrokerNews, ControlPlaneNews, News
+from rollway_workers.rewards.checker_pool import CheckerPool
 from rollway_workers.rewards.scorer import Scorer
+from rollway_workers.rewards.slow_checks import registered_functions
 from rollway_workers.weights import WeightsKeeper
+
+if TYPE_CHECKING:
+    from rollway_workers.broker import WorkerBroker
 
 EMBEDDED = "embedded"
 _ENGINE_POLL_S = 1.0
@@ -94,6 +101,31 @@ async def _open_tokenizer(tokenizers: Tokenizers, pool: PoolFacts) -> Tokenizer 
     return tokenizer
 
 
+def _open_broker(settings: Settings, options: WorkerOptions, pool: PoolFacts) -> WorkerBroker | None:
+    if not settings.broker_url:
+        return None
+    # Celery is imported by those who have a broker.
+    from rollway_workers.broker import WorkerBroker  # noqa: PLC0415
+
+    broker = WorkerBroker(
+        settings.broker_url, settings.broker_namespace, name=options.worker_name, pool_id=pool.pool_id
+    )
+    broker.start()
+    return broker
+
+
+def _open_scorer(settings: Settings, broker: WorkerBroker | None) -> Scorer:
+    own = CheckerPool(settings.reward_processes)
+    functions = registered_functions(settings.reward_functions)
+    if settings.reward_dispatch == "local":
+        return Scorer(own, functions)
+    if broker is None:
+        raise WorkerRefused("ROLLWAY_REWARD_DISPATCH=celery needs a broker: set ROLLWAY_BROKER_URL")
+    from rollway_workers.rewards.celery_checkers import CeleryCheckers  # noqa: PLC0415
+
+    return Scorer(CeleryCheckers(broker, own), functions)
+
+
 @asynccontextmanager
 async def assembled_worker(
     control: ControlPlane, tokenizers: Tokenizers, settings: Settings, options: WorkerOptions
@@ -105,7 +137,8 @@ async def assembled_worker(
     """
     pool = await control.describe_pool(options.pool)
     engine = await _open_engine(options, pool)
-    scorer = Scorer.from_settings(settings.reward_processes, settings.reward_functions)
+    broker = _open_broker(settings, options, pool)
+    scorer = _open_scorer(settings, broker)
     try:
         await _wait_for_engine(engine, options.engine_wait_s)
         info = await engine.info()
@@ -130,8 +163,16 @@ async def assembled_worker(
             slots=options.slots or info.max_running_requests,
             checkpoint_interval_s=settings.checkpoint_interval_s,
         )
-        yield WorkerHost(control, parts, WeightsKeeper(engine, info.weight_version), host_settings)
+        news: News = ControlPlaneNews(control, pool.pool_id)
+        if broker is not None:
+            news = BrokerNews(broker, news)
+        host = WorkerHost(control, parts, WeightsKeeper(engine, info.weight_version), host_settings, news)
+        if broker is not None:
+            broker.obey(host)
+        yield host
     finally:
+        if broker is not None:
+            await broker.stop()
         await scorer.close()
         await engine.close()
 

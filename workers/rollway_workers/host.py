@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
 from rollway_service.core.errors import InvalidRequest, StaleFence
+from rollway_service.engines.ports import EngineError
 from rollway_service.operations.messages import Claims, FinishedRollout, SessionOpened, WorkerHello
 from rollway_workers.control_plane import ControlPlane
 from rollway_workers.generation import LoopParts
+from rollway_workers.news import ControlPlaneNews, News
 from rollway_workers.rollout_loop import RolloutLoop
 from rollway_workers.weights import WeightsKeeper
 
@@ -59,8 +62,16 @@ class SessionOver(Exception):
 class WorkerHost:
     """Runs rollouts of a pool until it is stopped."""
 
-    def __init__(self, control: ControlPlane, parts: LoopParts, weights: WeightsKeeper, settings: HostSettings) -> None:
+    def __init__(
+        self,
+        control: ControlPlane,
+        parts: LoopParts,
+        weights: WeightsKeeper,
+        settings: HostSettings,
+        news: News | None = None,
+    ) -> None:
         self._control = control
+        self._news_source = news or ControlPlaneNews(control, settings.pool_id)
         self._parts = parts
         self._weights = weights
         self._settings = settings
@@ -72,6 +83,46 @@ class WorkerHost:
         self._slot_freed = asyncio.Event()
         self._has_ended = asyncio.Event()
         self._news = asyncio.Event()
+        self._commands: set[asyncio.Task[None]] = set()
+
+    def drain(self) -> None:
+        """Claim no more work; what runs is finished."""
+        log.info("draining", worker=self._settings.name, running=len(self._running))
+        self._settings.is_draining = True
+
+    def pause(self) -> None:
+        """Claim no more work and pause the engine; rollouts in flight wait."""
+        self.drain()
+        self._later(self._parts.engine.pause())
+
+    def resume(self) -> None:
+        """Take work again after `drain` or `pause`."""
+        log.info("resumed", worker=self._settings.name)
+        self._settings.is_draining = False
+        self._later(self._parts.engine.resume())
+        self._slot_freed.set()
+
+    def status(self) -> dict[str, Any]:
+        """What an operator asks of a worker."""
+        return {
+            "pool_id": self._settings.pool_id,
+            "slots": self._settings.slots,
+            "running": len(self._running),
+            "is_draining": self._settings.is_draining,
+            "active_version": self._weights.active_version,
+            "session_id": self._session.session_id if self._session is not None else None,
+        }
+
+    def _later(self, call: Coroutine[Any, Any, None]) -> None:
+        async def told() -> None:
+            try:
+                await call
+            except EngineError as error:
+                log.warning("engine_command_failed", worker=self._settings.name, error=str(error))
+
+        task = asyncio.get_running_loop().create_task(told())
+        self._commands.add(task)
+        task.add_done_callback(self._commands.discard)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then hand back what is unfinished."""
@@ -182,8 +233,7 @@ class WorkerHost:
     async def _listen(self) -> None:
         """Turn news of the pool into a heartbeat and a claim."""
         while True:
-            ticket = self._control.news_ticket(self._settings.pool_id)
-            if await self._control.wait_for_news(self._settings.pool_id, ticket, self._open.lease_s):
+            if await self._news_source.wait(self._open.lease_s):
                 self._news.set()
                 self._slot_freed.set()
 

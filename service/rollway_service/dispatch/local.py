@@ -5,25 +5,43 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
+_MAX_COUNTS = 10_000
+
 
 class LocalWakeUps:
-    """A counter per topic, and the futures of those who wait on it."""
+    """The number of the latest wake-up of each topic, and the futures of those who wait on it.
+
+    Numbers rise over all topics. Of topics beyond the latest 10,000 only the newest forgotten number is kept: a wait on
+    one of them may end too early, which costs a look, and never too late.
+    """
 
     def __init__(self) -> None:
-        self._counts: dict[str, int] = defaultdict(int)
+        self._last = 0
+        self._forgotten = 0
+        self._numbers: dict[str, int] = {}
         self._waiting: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
 
+    async def open(self) -> None:
+        """Nothing to start."""
+
+    async def close(self) -> None:
+        """Nothing to stop."""
+
     def wake(self, topic: str) -> None:
-        self._counts[topic] += 1
+        self._last += 1
+        self._numbers.pop(topic, None)
+        self._numbers[topic] = self._last
+        if len(self._numbers) > _MAX_COUNTS:
+            self._forgotten = self._numbers.pop(next(iter(self._numbers)))
         for future in self._waiting.pop(topic, set()):
             if not future.done():
                 future.set_result(None)
 
     def ticket(self, topic: str) -> int:
-        return self._counts[topic]
+        return self._numbers.get(topic, self._forgotten)
 
     async def wait(self, topic: str, ticket: int, timeout_s: float) -> bool:
-        if self._counts[topic] != ticket:
+        if self.ticket(topic) != ticket:
             return True
         if timeout_s <= 0:
             return False

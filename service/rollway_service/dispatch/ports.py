@@ -12,6 +12,12 @@ from typing import Protocol
 class WakeUps(Protocol):
     """Sends and awaits wake-ups."""
 
+    async def open(self) -> None:
+        """Begin, on the running loop. Wake-ups before it reach this process alone."""
+        ...
+
+    async def close(self) -> None: ...
+
     def wake(self, topic: str) -> None:
         """Wake all that wait on the topic. Never blocks, never raises."""
         ...

@@ -19,9 +19,13 @@ from rollway_service.operations.context import Context
 from rollway_service.operations.rollout_ends import cancel_open_groups, end_awaited, end_by_service
 from rollway_service.operations.sessions import requeue_items
 from rollway_service.store import deliveries, fleet, jobs, partitions, records, work
+from rollway_service.store.turns import take_turn
 
 _PIECE = 200
 _HOUSEKEEPING_EVERY = 60
+_TURNS = "sweep"
+_INTERVAL_SHARE = 0.9
+"""A turn that comes a little early is taken: timers of several processes never agree."""
 
 log = structlog.get_logger()
 
@@ -135,10 +139,25 @@ async def sweep(context: Context, sweep_index: int = 0) -> None:
             log.exception("steward_step_failed", step=duty.step.__name__)
 
 
+async def sweep_in_turn(context: Context) -> bool:
+    """Sweep, unless another process has done so within the interval. True when it was this one's turn."""
+    try:
+        async with context.database.transaction() as transaction:
+            turn = await take_turn(transaction, _TURNS, context.settings.steward_interval_s * _INTERVAL_SHARE)
+    except (DBAPIError, OSError, TimeoutError) as error:
+        log.warning("steward_turn_failed", error=str(error))
+        return False
+    if turn is None:
+        return False
+    await sweep(context, turn)
+    return True
+
+
 async def run_steward(context: Context) -> None:
-    """Sweep until cancelled."""
-    index = 0
+    """Sweep until cancelled. Every service process does, so that sweeps go on when beat and its broker are away."""
     while True:
-        await sweep(context, index)
-        index += 1
+        try:
+            await sweep_in_turn(context)
+        except Exception:
+            log.exception("steward_turn_failed")
         await asyncio.sleep(context.settings.steward_interval_s)

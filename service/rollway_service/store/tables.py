@@ -528,3 +528,12 @@ partitions = Table(
     _time("created_at_s"),
     _time("dropped_at_s", nullable=True),
 )
+
+steward_turns = Table(
+    "steward_turns",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("turn", BigInteger, nullable=False),
+    _time("taken_at_s"),
+    **HOT,
+)

@@ -21,25 +21,14 @@ from typing import Any
 import structlog
 
 from rollway_workers.rewards.checker_process import serve
+from rollway_workers.rewards.ports import CheckerFailed, CheckerLost, CheckTimeout
 
-_PRELOAD = ["math_verify", "reasoning_gym", "rollway_workers.rewards.checker_process"]
+PRELOAD = ["math_verify", "reasoning_gym", "rollway_workers.rewards.checker_process"]
 _START_S = 120.0
 _GROW_AFTER_S = 0.25
 _MAX_GROWTH = 4
 
 log = structlog.get_logger()
-
-
-class CheckTimeout(Exception):
-    """The check passed its time limit and was killed."""
-
-
-class CheckerLost(Exception):
-    """The checker's process died under it."""
-
-
-class CheckerFailed(Exception):
-    """The checker raised an error."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +55,7 @@ class CheckerPool:
         self._size = size
         self._max_size = size * _MAX_GROWTH
         self._methods = multiprocessing.get_context("forkserver")
-        self._methods.set_forkserver_preload(_PRELOAD)
+        self._methods.set_forkserver_preload(PRELOAD)
         self._idle: deque[_Checker] = deque()
         self._all: set[_Checker] = set()
         self._starting = 0

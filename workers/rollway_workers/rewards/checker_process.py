@@ -18,7 +18,7 @@ READY = "ready"
 _MEMORY_BYTES = 4 * 2**30
 
 
-def _limit_myself() -> None:
+def limit_myself() -> None:
     """Die with the parent, and never eat the machine's memory."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -30,7 +30,8 @@ def _limit_myself() -> None:
     os.setpgid(0, 0)
 
 
-def _answer(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Do one check; whatever it does, there is an answer: a value, or an error."""
     try:
         return {"value": run_check(request)}
     except MemoryError:
@@ -51,7 +52,7 @@ def _told(error: BaseException) -> str:
 
 def serve(pipe: Connection) -> None:
     """Answer requests until the pipe closes."""
-    _limit_myself()
+    limit_myself()
     pipe.send(READY)
     while True:
         try:
@@ -60,4 +61,4 @@ def serve(pipe: Connection) -> None:
             return
         if request is None:
             return
-        pipe.send(_answer(request))
+        pipe.send(answer(request))

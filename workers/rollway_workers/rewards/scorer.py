@@ -20,7 +20,8 @@ from rollway.types import (
     RewardValue,
 )
 from rollway.types.rewards import MAX_REWARD
-from rollway_workers.rewards.checker_pool import CheckerFailed, CheckerLost, CheckerPool, CheckTimeout
+from rollway_workers.rewards.checker_pool import CheckerPool
+from rollway_workers.rewards.ports import CheckerFailed, CheckerLost, Checkers, CheckTimeout
 from rollway_workers.rewards.quick_checks import CheckFailed, check_exact, check_numeric, check_regex
 from rollway_workers.rewards.slow_checks import registered_functions
 
@@ -32,19 +33,20 @@ log = structlog.get_logger()
 class Scorer:
     """Gives each reward a value, or a failure with its reason."""
 
-    def __init__(self, pool: CheckerPool, functions: Mapping[str, str]) -> None:
-        self._pool = pool
+    def __init__(self, checkers: Checkers, functions: Mapping[str, str]) -> None:
+        self._checkers = checkers
         self._functions = functions
 
     @classmethod
     def from_settings(cls, processes: int, reward_functions: str) -> Scorer:
+        """A scorer with checker processes of its own."""
         return cls(CheckerPool(processes), registered_functions(reward_functions))
 
     async def warm(self) -> None:
-        await self._pool.warm()
+        await self._checkers.warm()
 
     async def close(self) -> None:
-        await self._pool.close()
+        await self._checkers.close()
 
     async def score(
         self, specs: Sequence[RewardSpec], answer: str, reference: Any, metadata: Mapping[str, Any]
@@ -99,7 +101,7 @@ class Scorer:
         """A process that dies under a check may have been killed for something else: once more, then it is a failure."""
         for _ in range(_INFRA_TRIES - 1):
             try:
-                return await self._pool.run(request, timeout_s)
+                return await self._checkers.run(request, timeout_s)
             except CheckerLost:
                 continue
-        return await self._pool.run(request, timeout_s)
+        return await self._checkers.run(request, timeout_s)

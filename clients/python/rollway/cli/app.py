@@ -34,9 +34,10 @@ def _become(module: str, arguments: list[str]) -> None:
     """Go on as a process of another part of Rollway, which may not be installed beside the SDK."""
     from importlib.util import find_spec  # noqa: PLC0415
 
-    if find_spec(module) is None:
-        extra = {"rollway_service": "embedded", "rollway_workers": "worker"}[module]
-        raise RollwayError(f"{module} is not installed here: pip install 'rollway[{extra}]'")
+    package = module.partition(".")[0]
+    if find_spec(package) is None:
+        extra = {"rollway_service": "embedded", "rollway_workers": "worker"}[package]
+        raise RollwayError(f"{package} is not installed here: pip install 'rollway[{extra}]'")
     os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
 
 
@@ -50,6 +51,18 @@ def up(context: typer.Context) -> None:
 def worker(context: typer.Context) -> None:
     """Run a worker for a pool (see `rollway worker --help`)."""
     _become("rollway_workers", context.args)
+
+
+@app.command(context_settings=_PASS_THROUGH)
+def rewards(context: typer.Context) -> None:
+    """Check answers for rollout workers, by Celery (see `rollway rewards --help`)."""
+    _become("rollway_workers.rewards.worker", context.args)
+
+
+@app.command(context_settings=_PASS_THROUGH)
+def steward(context: typer.Context) -> None:
+    """Sweep by Celery beat: lost work, deadlines, retention (see `rollway steward --help`)."""
+    _become("rollway_service.steward", context.args)
 
 
 def _read_job(file: Path) -> dict[str, Any]:

@@ -66,6 +66,10 @@ class ScriptedServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def is_paused(self) -> bool:
+        return not self._unpaused.is_set()
+
     async def start(self, port: int = 0) -> None:
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.add_routes(
