@@ -3,11 +3,12 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
+SGLANG_VENV := .venv-sglang
 INSTALLED := $(VENV)/.installed
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all check bench sdk openapi proto lock postgres redis clean
+.PHONY: help demo up test test-all check bench sdk openapi proto lock postgres redis sglang clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -24,10 +25,10 @@ demo: $(INSTALLED) ## train a small policy through a service of its own; writes 
 up: $(INSTALLED) ## serve on 127.0.0.1:8080 with SQLite and an embedded worker until Ctrl-C
 	$(VENV)/bin/rollway up
 
-test: $(INSTALLED) postgres redis check ## every check and test but the long suites
+test: $(INSTALLED) postgres redis sglang check ## every check and test but the long suites
 	$(PY) -m pytest -q -m "not slow and not gpu"
 
-test-all: $(INSTALLED) postgres redis check ## the long suites too
+test-all: $(INSTALLED) postgres redis sglang check ## the long suites too
 	$(PY) -m pytest -q -m "not gpu"
 
 check: $(INSTALLED) ## lint, types, import direction, generated files, migrations
@@ -40,7 +41,7 @@ check: $(INSTALLED) ## lint, types, import direction, generated files, migration
 	$(PY) clients/python/tools/make_proto.py --check
 	$(PY) migrations/check.py
 
-bench: $(INSTALLED) postgres redis ## measure every figure of the README; writes bench.json
+bench: $(INSTALLED) postgres redis sglang ## measure every figure of the README; writes bench.json
 	$(PY) -m tests.bench all
 
 sdk: $(INSTALLED) ## make the sync client from the async one
@@ -61,5 +62,8 @@ postgres: ## install PostgreSQL 15 from Debian when it is missing
 redis: ## install redis-server from Debian when it is missing
 	@deploy/install_redis.sh
 
+sglang: ## install SGLang for CPUs in an environment of its own, unless ROLLWAY_SGLANG_PYTHON names one
+	@[ -n "$$ROLLWAY_SGLANG_PYTHON" ] || PYTHON=$(PYTHON) deploy/install_sglang.sh $(SGLANG_VENV) cpu
+
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out bench.json
+	rm -rf $(VENV) $(SGLANG_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out bench.json

@@ -12,9 +12,11 @@ import pytest
 
 from rollway_service.store import migrate
 from tests.servers import PrivatePostgres, PrivateRedis, private_postgres, private_redis
+from tests.sglang_server import SGLangServer, model_for_sglang, running_sglang
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ.setdefault("ROLLWAY_SGLANG_PYTHON", str(Path(__file__).parents[1] / ".venv-sglang" / "bin" / "python"))
 _names = itertools.count()
 
 
@@ -29,6 +31,19 @@ def postgres() -> Iterator[PrivatePostgres]:
 def redis() -> Iterator[PrivateRedis]:
     """A redis-server of the test's own: it may be flushed, killed or hung."""
     with private_redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def sglang_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny policy with a context of 2,048 tokens."""
+    return model_for_sglang(tmp_path_factory.mktemp("sglang-model") / "policy")
+
+
+@pytest.fixture(scope="session")
+def sglang(sglang_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SGLangServer]:
+    """One real SGLang on the CPU for all tests: 64 running requests, deterministic, incremental streams."""
+    with running_sglang(sglang_model, tmp_path_factory.mktemp("sglang")) as server:
         yield server
 
 

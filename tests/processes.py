@@ -67,13 +67,15 @@ async def until_logged(process: Process, text: str, *, within_s: float = 60.0) -
         await asyncio.sleep(0.05)
 
 
-def service_command(folder: Path, *, engine: str, database: str | None = None, port: int = 0) -> list[str]:
+def service_command(
+    folder: Path, *, engine: str, database: str | None = None, port: int = 0, model: Path | None = None
+) -> list[str]:
     command = [sys.executable, "-m", "rollway_service", "--data-dir", str(folder), "--port", str(port)]
     command += ["--engine", engine, "--model-name", "tiny", "--json-logs"]
     if engine != "embedded":
         from rollway_service.main import tiny_policy
 
-        command += ["--model", str(tiny_policy())]
+        command += ["--model", str(model or tiny_policy())]
     return command + (["--database", database] if database else [])
 
 
@@ -105,6 +107,7 @@ async def running_service(
     engine: str,
     database: str | None = None,
     port: int = 0,
+    model: Path | None = None,
     environment: dict[str, str] | None = None,
 ) -> AsyncIterator[tuple[Process, str]]:
     """A service process and its URL, once it takes work. HOME is `folder`, so its key file is there."""
@@ -112,7 +115,7 @@ async def running_service(
     url_file.unlink(missing_ok=True)
     files = {"ROLLWAY_URL_FILE": str(url_file), "ROLLWAY_GRPC_URL_FILE": str(folder / "grpc_url")}
     environment = {"HOME": str(folder), **files, **(environment or {})}
-    command = service_command(folder, engine=engine, database=database, port=port)
+    command = service_command(folder, engine=engine, database=database, port=port, model=model)
     with started(command, folder / "service.log", environment) as process:
         deadline = time.monotonic() + 60
         while not url_file.is_file():

@@ -6,8 +6,10 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import structlog
 
@@ -18,6 +20,8 @@ from rollway_service.engines.sglang import SGLangEngine
 from rollway_service.operations.messages import PoolFacts
 from rollway_service.tokenization.ports import Tokenizer, TokenizerError, Tokenizers
 from rollway_workers.control_plane import ControlPlane
+from rollway_workers.engines.launch import Launcher, LaunchFailed
+from rollway_workers.engines.sglang_flags import LaunchOptions
 from rollway_workers.generation import LoopParts
 from rollway_workers.host import HostSettings, WorkerHost
 from rollway_workers.news import BrokerNews, ControlPlaneNews, News
@@ -29,7 +33,7 @@ from rollway_workers.weights import WeightsKeeper
 if TYPE_CHECKING:
     from rollway_workers.broker import WorkerBroker
 
-EMBEDDED = "embedded"
+EMBEDDED, SGLANG = "embedded", "sglang"
 _ENGINE_POLL_S = 1.0
 
 log = structlog.get_logger()
@@ -37,7 +41,12 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """`engine`: "embedded", or the base URL of a running SGLang. `slots`: rollouts at once, None = the engine's own."""
+    """What a worker serves and with what.
+
+    engine: "embedded", "sglang" to launch a server, or the base URL of one that runs. slots: rollouts at once, None for
+    the engine's own number. model_path: what a launched server serves, None for the pool's model. engine_arguments:
+    further flags for it. engine_port: 0 for any free one.
+    """
 
     pool: str
     engine: str = EMBEDDED
@@ -46,6 +55,9 @@ class WorkerOptions:
     is_deterministic: bool = False
     threads: int = 1
     engine_wait_s: float = 300.0
+    model_path: Path | None = None
+    engine_arguments: tuple[str, ...] = ()
+    engine_port: int = 0
 
     @property
     def worker_name(self) -> str:
@@ -69,6 +81,41 @@ async def _open_engine(options: WorkerOptions, pool: PoolFacts) -> Engine:
         )
         return await asyncio.to_thread(EmbeddedEngine.load, pool.model.source, settings)
     return SGLangEngine(options.engine, profile=pool.profile, worker=options.worker_name)
+
+
+async def _launch(settings: Settings, options: WorkerOptions, pool: PoolFacts) -> Launcher | None:
+    """The server of this worker, once it takes requests; None for a worker that launches none."""
+    if options.engine != SGLANG:
+        return None
+    model_path = options.model_path or Path(pool.model.source)
+    if not await asyncio.to_thread(model_path.is_dir):
+        raise WorkerRefused(f"there is no model in {model_path}; name its folder on this machine with --model")
+    launch_options = LaunchOptions(
+        model_path,
+        options.engine_port or _free_port(),
+        stretch_tokens=settings.stretch_tokens,
+        context_length=pool.model.context_length,
+        max_running_requests=options.slots,
+        is_deterministic=options.is_deterministic,
+        arguments=options.engine_arguments,
+    )
+    log_file = settings.data_dir / "engines" / f"{quote(options.worker_name, safe='')}.log"
+    launcher = Launcher(launch_options, log_file)
+    try:
+        await launcher.start()
+    except LaunchFailed as error:
+        await launcher.stop()
+        raise WorkerRefused(str(error)) from None
+    except BaseException:
+        await launcher.stop()
+        raise
+    return launcher
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 async def _wait_for_engine(engine: Engine, wait_s: float) -> None:
@@ -129,13 +176,18 @@ def _open_scorer(settings: Settings, broker: WorkerBroker | None) -> Scorer:
 @asynccontextmanager
 async def assembled_worker(
     control: ControlPlane, tokenizers: Tokenizers, settings: Settings, options: WorkerOptions
-) -> AsyncIterator[WorkerHost]:
-    """A worker that is ready to run; its engine and checkers are closed at the end of the block.
+) -> AsyncIterator[tuple[WorkerHost, asyncio.Task[None] | None]]:
+    """A worker that is ready to run, and the task that keeps its engine running, if it launched one.
+
+    Engine, checkers and broker are closed at the end of the block.
 
     Raises:
         WorkerRefused: engine, model and tokenizer do not belong together, or the engine does not answer.
     """
     pool = await control.describe_pool(options.pool)
+    launcher = await _launch(settings, options, pool)
+    if launcher is not None:
+        options = replace(options, engine=launcher.url)
     engine = await _open_engine(options, pool)
     broker = _open_broker(settings, options, pool)
     scorer = _open_scorer(settings, broker)
@@ -169,12 +221,30 @@ async def assembled_worker(
         host = WorkerHost(control, parts, WeightsKeeper(engine, info.weight_version), host_settings, news)
         if broker is not None:
             broker.obey(host)
-        yield host
+        if launcher is None:
+            yield host, None
+        else:
+            assert isinstance(engine, SGLangEngine)
+            launcher.is_paused = lambda: engine.is_paused
+            async with _kept_running(launcher) as watch:
+                yield host, watch
     finally:
         if broker is not None:
             await broker.stop()
         await scorer.close()
         await engine.close()
+        if launcher is not None:
+            await launcher.stop()
+
+
+@asynccontextmanager
+async def _kept_running(launcher: Launcher) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(launcher.keep_running())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def run_worker(
@@ -186,9 +256,22 @@ async def run_worker(
     started: asyncio.Event | None = None,
 ) -> None:
     """Run a worker until `stop`; `started` is set when it begins to take work."""
-    async with assembled_worker(control, tokenizers, settings, options) as host:
+    async with assembled_worker(control, tokenizers, settings, options) as (host, engine_watch):
         log.info("worker_started", worker=options.worker_name, pool=options.pool, engine=options.engine)
         if started is not None:
             started.set()
-        await host.run(stop)
+        ending = asyncio.Event()
+        serving = asyncio.create_task(host.run(ending))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait(
+                [task for task in (serving, stopped, engine_watch) if task is not None],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            stopped.cancel()
+            ending.set()
+            await serving
+        if engine_watch is not None and engine_watch.done() and isinstance(engine_watch.exception(), LaunchFailed):
+            raise WorkerRefused(str(engine_watch.exception()))
     log.info("worker_stopped", worker=options.worker_name)

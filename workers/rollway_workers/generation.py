@@ -139,7 +139,13 @@ class Generator:
 
     async def _stream(self, request_id: str, params: SamplingParams, before: int) -> str:
         token_ids = self._tree.path_ids(self.leaf)
-        stream = self._parts.engine.generate(request_id, token_ids, params, chunk_tokens=self._parts.stretch_tokens)
+        stream = self._parts.engine.generate(
+            request_id,
+            token_ids,
+            params,
+            chunk_tokens=self._parts.stretch_tokens,
+            routing_key=self._item.group_id,
+        )
         async with aclosing(stream):
             async for chunk in stream:
                 self._append(chunk, before, params.max_new_tokens)

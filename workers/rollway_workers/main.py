@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import structlog
 
@@ -33,7 +34,20 @@ log = structlog.get_logger()
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="rollway worker", description=__doc__)
     parser.add_argument("--pool", required=True, help="the pool to serve")
-    parser.add_argument("--engine", default=EMBEDDED, help='"embedded", or the base URL of a running SGLang')
+    parser.add_argument(
+        "--engine",
+        default=EMBEDDED,
+        help='"embedded", "sglang" to launch one, or the base URL of a running SGLang (or router)',
+    )
+    parser.add_argument("--model", type=Path, help="sglang: the model's folder on this machine (default: the pool's)")
+    parser.add_argument(
+        "--engine-arg",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="sglang: a further flag, as --engine-arg=--tp=2",
+    )
+    parser.add_argument("--engine-port", type=int, default=0, help="sglang: its port (default: any free one)")
     parser.add_argument(
         "--service",
         default=os.environ.get("ROLLWAY_SERVICE", DEFAULT_SERVICE),
@@ -41,7 +55,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--name", default="", help="the worker's name in its pool; it takes it back when it restarts")
     parser.add_argument("--slots", type=int, help="rollouts at once (default: what the engine runs at once)")
-    parser.add_argument("--deterministic", action="store_true", help="embedded: float64, the same ids at any load")
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="the same ids at any load (embedded: in float64; sglang: its deterministic mode)",
+    )
     parser.add_argument("--threads", type=int, default=1, help="embedded: torch threads")
     parser.add_argument("--database", help="work on this database instead of asking a service")
     parser.add_argument("--tenant", default="default", help="with --database: whose pool")
@@ -118,12 +136,25 @@ async def serve(arguments: argparse.Namespace) -> None:
         slots=arguments.slots,
         is_deterministic=arguments.deterministic,
         threads=arguments.threads,
+        model_path=arguments.model.absolute() if arguments.model is not None else None,
+        engine_arguments=tuple(arguments.engine_arg),
+        engine_port=arguments.engine_port,
     )
     opened = _direct(settings, arguments.tenant) if arguments.database else _remote(arguments.service)
     async with opened as control:
         await _until_pool(control, options.pool, stop)
-        if not stop.is_set():
-            await run_worker(control, HuggingFaceTokenizers(), settings, options, stop)
+        if stop.is_set():
+            return
+        started = asyncio.Event()
+        working = asyncio.create_task(run_worker(control, HuggingFaceTokenizers(), settings, options, stop, started))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not started.is_set() and not working.done():
+            # An engine may take minutes to start, and nobody waits for it any more.
+            working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -111,9 +111,17 @@ class Engine(Protocol):
     """One engine. All methods are safe to call at once from one event loop."""
 
     def generate(
-        self, request_id: str, token_ids: Sequence[int] | Int32Array, params: SamplingParams, *, chunk_tokens: int
+        self,
+        request_id: str,
+        token_ids: Sequence[int] | Int32Array,
+        params: SamplingParams,
+        *,
+        chunk_tokens: int,
+        routing_key: str = "",
     ) -> AsyncGenerator[Chunk, None]:
         """Stream a generation in chunks of about `chunk_tokens`. Closing the generator aborts the request.
+
+        Requests with one `routing_key` share a prefix: a router keeps them on one server.
 
         Raises:
             EngineRejected, EngineUnavailable, EngineStreamCut, EngineTimeout, EngineProtocolError.

@@ -22,9 +22,12 @@ from rollway_service.engines.ports import (
     WeightSource,
 )
 from rollway_service.engines.sglang.http import SGLangHttp, SGLangTimeouts
+from rollway_service.engines.sglang.stops import cut_at_stop
 from rollway_service.engines.sglang.stream import EngineRestarted, GenerationReader, KnownVersions
 
 _MODEL_INFO = ("/model_info", "/get_model_info")
+_ROUTING_HEADER = "X-SMG-Routing-Key"
+"""Read by SGLang's router (SMG) under its `manual` policy, or with `--routing-key-override` under any."""
 _SERVER_INFO = ("/server_info", "/get_server_info")
 
 
@@ -46,25 +49,46 @@ class SGLangEngine:
         self._launched_version = launched_version
         self._version = launched_version
         self._loads = 0
+        self._is_held = False
+        self._is_loading = False
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether this client has paused the server."""
+        return self._is_held or self._is_loading
 
     @property
     def _known_versions(self) -> KnownVersions:
         return KnownVersions(launched=self._launched_version, current=self._version)
 
     async def generate(
-        self, request_id: str, token_ids: Sequence[int] | Int32Array, params: SamplingParams, *, chunk_tokens: int
+        self,
+        request_id: str,
+        token_ids: Sequence[int] | Int32Array,
+        params: SamplingParams,
+        *,
+        chunk_tokens: int,
+        routing_key: str = "",
     ) -> AsyncGenerator[Chunk, None]:
         """Stream a generation; see the port. SGLang's own flags decide the size of chunks."""
         del chunk_tokens
         await self._check_restart()
         reader = GenerationReader(self._known_versions)
         body = self._generate_body(request_id, token_ids, params)
-        async for event in self._http.events("/generate", body):
+        headers = {_ROUTING_HEADER: routing_key} if routing_key else {}
+        watched = params.stop_token_ids if params.ignore_eos else ()
+        async for event in self._http.events("/generate", body, headers):
             try:
                 chunk = reader.read(event)
             except EngineRestarted:
                 self._http.has_broken = True
                 raise
+            if watched:
+                found = cut_at_stop(chunk, watched, reader.num_tokens - len(chunk.token_ids))
+                if found is not chunk and chunk.finish_reason is None:
+                    with contextlib.suppress(EngineError):
+                        await self.abort(request_id)
+                chunk = found
             yield chunk
             if chunk.finish_reason is not None:
                 return
@@ -134,17 +158,23 @@ class SGLangEngine:
         await self._http.call("POST", "/abort_request", {"rid": request_id})
 
     async def pause(self) -> None:
+        self._is_held = True
         await self._http.call("POST", "/pause_generation", {"mode": "in_place"})
 
     async def resume(self) -> None:
+        self._is_held = False
+        await self._continue()
+
+    async def _continue(self) -> None:
         await self._http.call("POST", "/continue_generation", {})
 
     async def load_weights(self, source: WeightSource, mode: SwapMode) -> None:
         """Pause, load from disk, go on, and check that the server says the new version.
 
-        `/update_weight_version` is never used: it aborts all running requests.
+        A server that was paused before stays so. `/update_weight_version` is never used: it aborts all running requests.
         """
         # A build that cannot pause lets running requests finish first, and its update waits for them.
+        self._is_loading = True
         with contextlib.suppress(EngineRejected):
             await self._http.call("POST", "/pause_generation", {"mode": mode})
         try:
@@ -161,8 +191,10 @@ class SGLangEngine:
                 timeout_s=self._http.timeouts.load_s,
             )
         finally:
-            with contextlib.suppress(EngineRejected):
-                await self.resume()
+            self._is_loading = False
+            if not self._is_held:
+                with contextlib.suppress(EngineRejected):
+                    await self._continue()
         if not (isinstance(answer, dict) and answer.get("success")):
             raise EngineError(f"{self._http.base_url} could not load version {source.version}: {answer}")
         reported = (await self._http.first_answer(*_MODEL_INFO)).get("weight_version")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +57,13 @@ class SGLangHttp:
             )
         return self._session
 
-    async def events(self, path: str, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def events(
+        self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[dict[str, Any]]:
         """JSON events of an SSE answer."""
         try:
             async with asyncio.timeout(self.timeouts.idle_s):
-                response = await self._open().post(self.base_url + path, json=body)
+                response = await self._open().post(self.base_url + path, json=body, headers=headers)
         except TimeoutError:
             raise EngineTimeout(f"{self.base_url} gave no answer within {self.timeouts.idle_s} s") from None
         except aiohttp.ClientConnectorError as error:

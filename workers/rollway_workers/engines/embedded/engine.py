@@ -186,8 +186,15 @@ class EmbeddedEngine:
     # The port.
 
     async def generate(
-        self, request_id: str, token_ids: Sequence[int] | Int32Array, params: SamplingParams, *, chunk_tokens: int
+        self,
+        request_id: str,
+        token_ids: Sequence[int] | Int32Array,
+        params: SamplingParams,
+        *,
+        chunk_tokens: int,
+        routing_key: str = "",
     ) -> AsyncGenerator[Chunk, None]:
+        del routing_key
         ids = [int(token_id) for token_id in token_ids]
         self._check(request_id, ids, params)
         request = _Request(params, asyncio.get_running_loop(), asyncio.Queue(), max(1, chunk_tokens))
