@@ -16,6 +16,7 @@ import uvicorn
 
 import rollway
 from rollway_service.api.app import create_app
+from rollway_service.api.rpc.server import start_rpc_server
 from rollway_service.composition import build_context
 from rollway_service.config import Settings
 from rollway_service.engines.sglang import SGLangEngine, SGLangTimeouts
@@ -48,6 +49,8 @@ class Stack:
     client: rollway.AsyncClient
     http: httpx.AsyncClient
     engine: ScriptedServer | None = None
+    rpc_url: str = ""
+    rpc: rollway.AsyncClient | None = None
     workers: list[tuple[asyncio.Task[None], asyncio.Event]] = field(default_factory=list)
 
     async def start_worker(
@@ -125,6 +128,10 @@ async def running_stack(
         await asyncio.sleep(0.005)
     url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     client = rollway.AsyncClient(url, token)
+    await context.wakeups.open()
+    rpc_server = await start_rpc_server(context, "127.0.0.1", 0, max_message_bytes=context.settings.max_body_bytes)
+    rpc_url = f"grpc://127.0.0.1:{rpc_server.port}"
+    rpc = rollway.AsyncClient(rpc_url, token)
     engine = ScriptedServer(
         responder or seeded_responder(vocab_size=TINY_VOCAB, eos_token_id=TINY_EOS, mean_tokens=12, chunk_tokens=8),
         vocab_size=TINY_VOCAB,
@@ -133,7 +140,7 @@ async def running_stack(
     )
     await engine.start()
     http = httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
-    stack = Stack(context, caller, token, url, client, http, engine)
+    stack = Stack(context, caller, token, url, client, http, engine, rpc_url, rpc)
     try:
         source = model_source or tiny_policy()
         await client.register_model("tiny", source, context_length=model_window or window)
@@ -144,10 +151,13 @@ async def running_stack(
     finally:
         await stack.stop_workers()
         await client.aclose()
+        await rpc.aclose()
         await http.aclose()
+        await rpc_server.stop(0.5)
         server.should_exit = True
         await serving
         await engine.stop()
+        await context.wakeups.close()
         await context.database.dispose()
 
 

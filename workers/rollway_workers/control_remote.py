@@ -6,16 +6,13 @@ itself; what failed meanwhile is raised and tried again by whoever called.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import grpc
 from grpc import aio
 
+from rollway._async.channels import open_channel
 from rollway.proto.v1 import common_pb2
 from rollway.proto.worker.v1 import worker_pb2 as pb
 from rollway.proto.worker.v1 import worker_pb2_grpc
@@ -40,43 +37,9 @@ _MAX_ANSWER_BYTES = 2**30
 _CALL_BYTES = 16 * 2**20
 """A write is cut into calls of about this size; one rollout is never cut."""
 
-_OPTIONS = [
-    ("grpc.max_receive_message_length", _MAX_ANSWER_BYTES),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
-]
-
 
 class ServiceUnreachable(ConnectionError):
     """The service did not answer; what was asked may or may not have happened."""
-
-
-class BadServiceUrl(ValueError):
-    """The URL is none of a Rollway service's gRPC."""
-
-
-def open_channel(url: str) -> aio.Channel:
-    """A channel to `grpc://host:port`, or with TLS to `grpcs://host:port`.
-
-    `grpcs` trusts the system's roots, or those in the file that ROLLWAY_GRPC_CA names. Raises BadServiceUrl.
-    """
-    try:
-        parsed = urlsplit(url)
-        is_usable = parsed.scheme in {"grpc", "grpcs"} and bool(parsed.hostname) and parsed.port is not None
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise BadServiceUrl(f"{url!r} is no gRPC URL of a service; one looks like grpc://127.0.0.1:8081")
-    if parsed.scheme == "grpc":
-        return aio.insecure_channel(parsed.netloc, options=_OPTIONS)
-    roots = os.environ.get("ROLLWAY_GRPC_CA")
-    credentials = grpc.ssl_channel_credentials(Path(roots).read_bytes() if roots else None)
-    return aio.secure_channel(parsed.netloc, credentials, options=_OPTIONS)
 
 
 def _told(url: str, error: aio.AioRpcError) -> Exception:
@@ -108,7 +71,7 @@ class RemoteControlPlane:
 
     def __init__(self, url: str, key: str | None) -> None:
         self._url = url
-        self._channel = open_channel(url)
+        self._channel = open_channel(url, ("grpc.max_receive_message_length", _MAX_ANSWER_BYTES))
         self._stub = worker_pb2_grpc.WorkerServiceStub(self._channel)
         self._metadata = () if key is None else (("authorization", f"Bearer {key}"),)
         self._tickets: dict[str, int] = {}

@@ -181,7 +181,8 @@ class Generator:
 
     async def _abort(self, request_id: str) -> None:
         with contextlib.suppress(EngineError, TimeoutError):
-            await asyncio.wait_for(self._parts.engine.abort(request_id), _ABORT_S)
+            async with asyncio.timeout(_ABORT_S):
+                await self._parts.engine.abort(request_id)
 
     async def _after_fault(self, fault: EngineUnavailable | None, gained: int) -> None:
         """Wait a little and let the policy go on from what is there, or give up after too many faults in a row."""

@@ -374,6 +374,9 @@ class WorkerHost:
 async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
     """True when the event came within the time."""
     try:
-        return await asyncio.wait_for(event.wait(), timeout_s)
+        # Not wait_for: in Python 3.11 it swallows a cancellation that comes together with the event, and a duty that
+        # was told to end would go on for ever.
+        async with asyncio.timeout(timeout_s):
+            return await event.wait()
     except TimeoutError:
         return False

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from rollway.errors import RollwayError
 from rollway.local_keys import checked_key, find_key
 from rollway_service.config import Settings
 from rollway_service.core.errors import Forbidden, NotFound, Unauthenticated
@@ -23,7 +24,7 @@ from rollway_service.logs import configure_logging
 from rollway_service.tokenization.huggingface import HuggingFaceTokenizers
 from rollway_workers.assembly import EMBEDDED, WorkerOptions, WorkerRefused, run_worker
 from rollway_workers.control_plane import ControlPlane
-from rollway_workers.control_remote import BadServiceUrl, RemoteControlPlane, ServiceUnreachable
+from rollway_workers.control_remote import RemoteControlPlane, ServiceUnreachable
 
 DEFAULT_SERVICE = "grpc://127.0.0.1:8081"
 _POOL_POLL_S = 2.0
@@ -90,7 +91,7 @@ async def _direct(settings: Settings, tenant: str) -> AsyncIterator[ControlPlane
 async def _remote(url: str) -> AsyncIterator[ControlPlane]:
     try:
         control = RemoteControlPlane(url, checked_key(find_key(url, None)))
-    except BadServiceUrl as error:
+    except RollwayError as error:
         raise WorkerRefused(f"--service {error}") from None
     try:
         yield control
@@ -122,7 +123,8 @@ async def _until_pool(control: ControlPlane, pool: str, stop: asyncio.Event) -> 
         else:
             return
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _POOL_POLL_S)
+            async with asyncio.timeout(_POOL_POLL_S):
+                await stop.wait()
 
 
 async def serve(arguments: argparse.Namespace) -> None:

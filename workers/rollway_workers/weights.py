@@ -58,7 +58,8 @@ class WeightsKeeper:
             return
         loads = self._loads
         try:
-            version = await asyncio.wait_for(self._engine.loaded_version(), _LOOK_S)
+            async with asyncio.timeout(_LOOK_S):
+                version = await self._engine.loaded_version()
         except (EngineError, TimeoutError):
             # An engine that does not answer is the rollouts' concern; they wait for it.
             return

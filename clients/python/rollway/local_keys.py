@@ -40,11 +40,13 @@ def checked_url(url: str) -> str:
     """The URL, if requests can be sent there. Raises RollwayError."""
     try:
         parsed = httpx.URL(url)
-        is_usable = parsed.scheme in {"http", "https"} and bool(parsed.host)
+        is_usable = parsed.scheme in {"http", "https", "grpc", "grpcs"} and bool(parsed.host)
+        if is_usable and parsed.scheme.startswith("grpc"):
+            is_usable = parsed.port is not None
     except (httpx.InvalidURL, UnicodeError):
         is_usable = False
     if not is_usable:
-        raise RollwayError(f"{url!r} is no URL of a service; one looks like {DEFAULT_URL}")
+        raise RollwayError(f"{url!r} is no URL of a service; one looks like {DEFAULT_URL} or grpc://127.0.0.1:8081")
     return url
 
 

@@ -14,10 +14,12 @@ from pathlib import Path
 import unasync
 
 PACKAGE = Path(__file__).parents[1] / "rollway"
-HAND_WRITTEN = {"waiting.py"}
+HAND_WRITTEN = {"waiting.py", "channels.py"}
 NAMES = {
     "AsyncClient": "Client",
     "AsyncTransport": "Transport",
+    "AsyncRestTransport": "RestTransport",
+    "AsyncGrpcTransport": "GrpcTransport",
     "AsyncRunHandle": "RunHandle",
     "AsyncJobHandle": "JobHandle",
     "AsyncBatches": "Batches",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -10,6 +10,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
@@ -34,6 +35,7 @@ STATUS: dict[str, int] = {
     "busy": 503,
     "backlog_full": 429,
     "not_acceptable": 406,
+    "answer_too_large": 413,
     "internal": 500,
 }
 
@@ -89,12 +91,16 @@ _UNION_TAGS = frozenset({"exact", "numeric", "regex", "math", "reasoning_gym", "
 """Pydantic names the member of a discriminated union in locations; the document has no such step."""
 
 
-def validation_errors(error: RequestValidationError) -> tuple[FieldError, ...]:
+def validation_errors(
+    error: RequestValidationError | ValidationError,
+    locate: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple,
+) -> tuple[FieldError, ...]:
+    """Each fault with its path. `locate` says where in a request a location lies: its first part is body, path or query."""
     found = []
     for item in error.errors():
         context = item.get("ctx", {})
         message = str(context.get("message", item["msg"])).removeprefix("Value error, ")
-        found.append(FieldError(json_path(item["loc"], context), message))
+        found.append(FieldError(json_path(locate(item["loc"]), context), message))
     return tuple(found)
 
 
@@ -105,9 +111,13 @@ async def _on_service_error(_request: Request, error: Exception) -> Response:
 
 async def _on_validation_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = validation_errors(error)
+    return problem_response(invalid(validation_errors(error)))
+
+
+def invalid(errors: Sequence[FieldError]) -> InvalidRequest:
+    """One error that names the first of these."""
     detail = "; ".join(f"{item.path}: {item.message}" for item in errors[:3])
-    return problem_response(InvalidRequest(detail, errors=errors[:20]))
+    return InvalidRequest(detail, errors=tuple(errors[:20]))
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

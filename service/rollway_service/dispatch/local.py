@@ -48,7 +48,9 @@ class LocalWakeUps:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[topic].add(future)
         try:
-            await asyncio.wait_for(future, timeout_s)
+            # Not wait_for: in Python 3.11 it swallows a cancellation that comes together with the wake-up.
+            async with asyncio.timeout(timeout_s):
+                await future
         except TimeoutError:
             return False
         else:

@@ -152,7 +152,8 @@ class Launcher:
             return
         _signal_group(process.pid, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _STOP_S)
+            async with asyncio.timeout(_STOP_S):
+                await process.wait()
         # Its children are in its group; some outlive a main process that ends in order.
         _signal_group(process.pid, signal.SIGKILL)
         await process.wait()
@@ -196,7 +197,8 @@ class Launcher:
         assert process is not None
         while True:
             with contextlib.suppress(TimeoutError):
-                return f"its process ended (exit code {await asyncio.wait_for(process.wait(), _WATCH_S)})"
+                async with asyncio.timeout(_WATCH_S):
+                    return f"its process ended (exit code {await process.wait()})"
             reason = health.note(await self._health(), is_paused=self.is_paused(), now_s=time.monotonic())
             if reason is not None:
                 return reason

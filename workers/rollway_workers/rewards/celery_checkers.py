@@ -52,8 +52,10 @@ class CeleryCheckers:
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[check_id] = future
         try:
-            await asyncio.wait_for(asyncio.to_thread(self._send, check_id, request, timeout_s), _QUEUE_S)
-            return await asyncio.wait_for(future, timeout_s + _QUEUE_S)
+            async with asyncio.timeout(_QUEUE_S):
+                await asyncio.to_thread(self._send, check_id, request, timeout_s)
+            async with asyncio.timeout(timeout_s + _QUEUE_S):
+                return await future
         except Exception as error:  # noqa: BLE001 - whatever the broker does, the check is done here
             log.warning("no_reward_worker_answered", error=repr(error), meaning="this worker checks by itself")
             return None

@@ -81,10 +81,12 @@ class CheckerPool:
         try:
             if is_loading:
                 # Where loading takes longer than a check may, no answer would ever be scored.
-                await asyncio.wait_for(_exchange(checker.pipe, {"kind": "load", "target": target}), _START_S)
+                async with asyncio.timeout(_START_S):
+                    await _exchange(checker.pipe, {"kind": "load", "target": target})
                 checker.loaded.add(target)
                 is_loading = False
-            answer = await asyncio.wait_for(_exchange(checker.pipe, request), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                answer = await _exchange(checker.pipe, request)
         except TimeoutError:
             await self._discard(checker)
             detail = f"{target} was not loaded within {_START_S} s" if is_loading else f"killed after {timeout_s} s"

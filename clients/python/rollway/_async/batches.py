@@ -11,7 +11,7 @@ from rollway.arrays import TreeArrays
 from rollway.batch import Batch
 from rollway.container import ContainerError
 from rollway.errors import BatchCorrupt, Conflict, RollwayError
-from rollway.framing import BATCH_MEDIA_TYPE, read_frame
+from rollway.framing import read_frame
 from rollway.types import BatchConsumed, BatchExtend, BatchHeader, BatchLease, BatchReturn, BatchState
 
 if TYPE_CHECKING:
@@ -62,15 +62,9 @@ async def lease(transport: AsyncTransport, run_id: str, request: BatchLease) -> 
     if request.request_id is None:
         request = request.model_copy(update={"request_id": new_key()})
     for attempt in range(1, _LEASE_TRIES + 1):
-        response = await transport.send(
-            "POST",
-            f"/v1/runs/{run_id}/batches",
-            body=request,
-            headers={"Accept": BATCH_MEDIA_TYPE},
-            timeout_s=request.wait_s + 60.0,
-        )
+        data = await transport.frame(f"/v1/runs/{run_id}/batches", request, timeout_s=request.wait_s + 60.0)
         try:
-            header, trees = read_frame(response.content)
+            header, trees = read_frame(data)
         except ContainerError as error:
             if attempt == _LEASE_TRIES:
                 raise BatchCorrupt(str(error)) from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from rollway._async.runs import AsyncJobHandle, AsyncRunHandle
-from rollway._async.transport import AsyncTransport, new_key
+from rollway._async.transport import new_key, open_transport
 from rollway.types import (
     Group,
     Job,
@@ -39,7 +39,9 @@ class AsyncClient:
     """A connection to one service.
 
     Args:
-        base_url: of the service; else ROLLWAY_URL, else http://127.0.0.1:8080.
+        base_url: of the service (http, https, grpc, grpcs); else ROLLWAY_URL, else http://127.0.0.1:8080. `grpcs` trusts
+            the system's roots, or those in the file that ROLLWAY_GRPC_CA names. A gRPC client does not survive a fork:
+            make it in the process that uses it.
         api_key: else ROLLWAY_API_KEY, else the key that `rollway up` left for this URL.
         timeout_s: of one request.
         max_tries: how often a request that is safe to repeat is sent.
@@ -53,7 +55,7 @@ class AsyncClient:
         timeout_s: float = 60.0,
         max_tries: int = 6,
     ) -> None:
-        self._transport = AsyncTransport(base_url, api_key, timeout_s=timeout_s, max_tries=max_tries)
+        self._transport = open_transport(base_url, api_key, timeout_s=timeout_s, max_tries=max_tries)
 
     @property
     def base_url(self) -> str:
@@ -142,7 +144,7 @@ class AsyncClient:
         return self._pages(Trajectory, "/v1/trajectories", filters)
 
     async def trajectory(self, trajectory_id: str, *, arrays: bool = True, text: bool = False) -> Trajectory:
-        params = {"arrays": str(arrays).lower(), "text": str(text).lower()}
+        params = {"arrays": arrays, "text": text}
         return await self._transport.call(Trajectory, "GET", f"/v1/trajectories/{trajectory_id}", params=params)
 
     async def _pages(self, item: type[T], path: str, filters: dict[str, Any]) -> AsyncIterator[T]:

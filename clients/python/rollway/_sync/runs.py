@@ -75,9 +75,8 @@ class JobHandle:
 
     def watch(self) -> Iterator[JobProgress]:
         """Progress whenever it changes, until the job ends."""
-        for name, data in self._transport.events(f"/v1/jobs/{self.id}/watch"):
-            if name == "progress":
-                yield JobProgress.model_validate_json(data)
+        for found in self._transport.progress(f"/v1/jobs/{self.id}/watch"):
+            yield found
 
     def wait(self, timeout_s: float | None = None) -> Job:
         """The job once it has ended. Raises RollwayError when it has not within `timeout_s`."""

@@ -5,22 +5,23 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
 from rollway._sync.waiting import sleep
-from rollway.errors import ConnectionFailed, error_of
+from rollway.errors import ConnectionFailed, RollwayError, error_of
+from rollway.framing import BATCH_MEDIA_TYPE
 from rollway.local_keys import checked_key, checked_url, find_key, find_url
-from rollway.types import PROBLEM_MEDIA_TYPE, Problem
+from rollway.types import PROBLEM_MEDIA_TYPE, JobProgress, Problem
 
 T = TypeVar("T", bound=BaseModel)
 
 _RETRIED_STATUS = frozenset({429, 502, 503, 504})
 _FIRST_BACKOFF_S = 0.2
 _MAX_BACKOFF_S = 10.0
-_MAX_RETRY_AFTER_S = 60.0
+MAX_RETRY_AFTER_S = 60.0
 """A proxy may ask for hours; a trainer would rather be told."""
 
 
@@ -29,13 +30,58 @@ def new_key() -> str:
     return uuid.uuid4().hex
 
 
-class Transport:
-    """Sends requests to one service."""
+class Transport(Protocol):
+    """Sends requests to one service, named as REST names them, over whatever carries them."""
 
-    def __init__(self, base_url: str | None, api_key: str | None, *, timeout_s: float, max_tries: int) -> None:
-        self.base_url = checked_url(find_url(base_url))
+    base_url: str
+
+    def close(self) -> None: ...
+
+    def call(
+        self,
+        answer: type[T],
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> T:
+        """One request and its answer; sent again after faults of the way or the service where that is safe.
+
+        Raises:
+            ConnectionFailed: no answer. ApiError: the service's own problem.
+        """
+        ...
+
+    def frame(self, path: str, body: BaseModel, *, timeout_s: float) -> bytes:
+        """One request whose answer is the frame of a batch. Raises as `call`."""
+        ...
+
+    def progress(self, path: str) -> Iterator[JobProgress]:
+        """What a watch tells, until it ends. Raises as `call`."""
+        ...
+
+
+def open_transport(base_url: str | None, api_key: str | None, *, timeout_s: float, max_tries: int) -> Transport:
+    """The transport for the URL's scheme: http, https, grpc or grpcs. Raises RollwayError for another."""
+    url = checked_url(find_url(base_url))
+    key = checked_key(find_key(url, api_key))
+    if not url.startswith("grpc"):
+        return RestTransport(url, key, timeout_s=timeout_s, max_tries=max_tries)
+    try:
+        from rollway._sync.grpc_transport import GrpcTransport  # noqa: PLC0415 - grpcio is an extra
+    except ImportError as error:
+        raise RollwayError(f"gRPC is not installed here ({error}): pip install 'rollway[grpc]'") from error
+    return GrpcTransport(url, key, timeout_s=timeout_s, max_tries=max_tries)
+
+
+class RestTransport:
+    """REST over HTTP."""
+
+    def __init__(self, base_url: str, key: str | None, *, timeout_s: float, max_tries: int) -> None:
+        self.base_url = base_url
         self.max_tries = max_tries
-        key = checked_key(find_key(self.base_url, api_key))
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._http = httpx.Client(
             base_url=self.base_url, headers=headers, timeout=httpx.Timeout(timeout_s, connect=10.0)
@@ -53,14 +99,16 @@ class Transport:
         body: BaseModel | None = None,
         params: Mapping[str, Any] | None = None,
         key: str | None = None,
-        is_repeatable: bool = True,
     ) -> T:
-        """One request whose answer is JSON of type `answer`."""
         headers = {} if key is None else {"Idempotency-Key": key}
-        response = self.send(method, path, body=body, params=params, headers=headers, is_repeatable=is_repeatable)
+        response = self._send(method, path, body=body, params=params, headers=headers)
         return answer.model_validate_json(response.content)
 
-    def send(
+    def frame(self, path: str, body: BaseModel, *, timeout_s: float) -> bytes:
+        headers = {"Accept": BATCH_MEDIA_TYPE}
+        return (self._send("POST", path, body=body, headers=headers, timeout_s=timeout_s)).content
+
+    def _send(
         self,
         method: str,
         path: str,
@@ -68,14 +116,8 @@ class Transport:
         body: BaseModel | None = None,
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        is_repeatable: bool = True,
         timeout_s: float | None = None,
     ) -> httpx.Response:
-        """One request, sent again after faults of the way or the service where that is safe.
-
-        Raises:
-            ConnectionFailed: no answer. ApiError: the service's own problem.
-        """
         sent = dict(headers or {})
         content = None
         if body is not None:
@@ -84,32 +126,30 @@ class Transport:
         clean = {name: value for name, value in (params or {}).items() if value is not None}
         timeout: Any = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s, connect=10.0)
         for attempt in range(1, self.max_tries + 1):
-            is_last = attempt == self.max_tries or not is_repeatable
+            is_last = attempt == self.max_tries
             try:
                 response = self._http.request(
                     method, path, content=content, params=clean, headers=sent, timeout=timeout
                 )
             except httpx.ConnectError as error:
-                # Never seen by the service: safe to repeat, whatever it asks.
-                if attempt == self.max_tries:
+                if is_last:
                     raise ConnectionFailed(f"{self.base_url} cannot be reached: {error}") from error
-                wait_s = _backoff_s(attempt)
+                wait_s = backoff_s(attempt)
             except httpx.HTTPError as error:
                 if is_last:
                     raise ConnectionFailed(f"{method} {path}: {type(error).__name__}: {error}") from error
-                wait_s = _backoff_s(attempt)
+                wait_s = backoff_s(attempt)
             else:
                 if response.status_code < 400:
                     return response
                 error_to_raise = error_of(_problem(response), _retry_after_s(response))
                 if is_last or response.status_code not in _RETRIED_STATUS:
                     raise error_to_raise
-                wait_s = max(min(error_to_raise.retry_after_s or 0.0, _MAX_RETRY_AFTER_S), _backoff_s(attempt))
+                wait_s = max(min(error_to_raise.retry_after_s or 0.0, MAX_RETRY_AFTER_S), backoff_s(attempt))
             sleep(wait_s)
         raise AssertionError("unreachable")
 
-    def events(self, path: str) -> Iterator[tuple[str, str]]:
-        """(event, data) of a stream of server-sent events, until it ends."""
+    def progress(self, path: str) -> Iterator[JobProgress]:
         try:
             with self._http.stream("GET", path, timeout=httpx.Timeout(60.0, connect=10.0)) as response:
                 if response.status_code >= 400:
@@ -119,13 +159,13 @@ class Transport:
                 for line in response.iter_lines():
                     if line.startswith("event:"):
                         name = line[6:].strip()
-                    elif line.startswith("data:"):
-                        yield name, line[5:].strip()
+                    elif line.startswith("data:") and name == "progress":
+                        yield JobProgress.model_validate_json(line[5:])
         except httpx.HTTPError as error:
             raise ConnectionFailed(f"GET {path}: {type(error).__name__}: {error}") from error
 
 
-def _backoff_s(attempt: int) -> float:
+def backoff_s(attempt: int) -> float:
     return min(_MAX_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
 
 

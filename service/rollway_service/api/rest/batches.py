@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 from fastapi.responses import StreamingResponse
 
-from rollway.framing import BATCH_MEDIA_TYPE, aligned, frame_start, padding_after
+from rollway.framing import BATCH_MEDIA_TYPE
 from rollway.types import (
     BatchConsumed,
     BatchExtend,
@@ -22,15 +21,15 @@ from rollway.types import (
 )
 from rollway_service.api.access import CallerOf, ContextOf
 from rollway_service.api.bodies import StrictRoute
+from rollway_service.api.frames import frame_length, frame_parts, start_of
 from rollway_service.core.errors import InvalidRequest
 from rollway_service.operations import consumption, leases
-from rollway_service.operations.batch_frames import LeasedBatch, batch_containers
+from rollway_service.operations.batch_frames import LeasedBatch
 from rollway_service.operations.batch_json import lease_as_json
 from rollway_service.operations.context import Context
 
 router = APIRouter(route_class=StrictRoute, tags=["batches"])
 _JSON = "application/json"
-_PART_BYTES = 256 * 1024
 
 
 class NotAcceptable(InvalidRequest):
@@ -51,20 +50,10 @@ def _chosen_type(accept: str) -> str:
 
 
 def _frame(context: Context, batch: LeasedBatch) -> Response:
-    start = frame_start(batch.header.model_dump_json().encode())
-    length = len(start) + sum(aligned(tree.length) for tree in batch.header.trees)
-
-    async def stream() -> AsyncIterator[bytes]:
-        part = bytearray(start)
-        async for container in batch_containers(context, batch):
-            part += container
-            part += padding_after(len(container))
-            if len(part) >= _PART_BYTES:
-                yield bytes(part)
-                part.clear()
-        yield bytes(part)
-
-    return StreamingResponse(stream(), media_type=BATCH_MEDIA_TYPE, headers={"Content-Length": str(length)})
+    start = start_of(batch)
+    length = str(frame_length(batch, start))
+    parts = frame_parts(context, batch, start)
+    return StreamingResponse(parts, media_type=BATCH_MEDIA_TYPE, headers={"Content-Length": length})
 
 
 @router.post(

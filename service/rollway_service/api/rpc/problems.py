@@ -5,9 +5,10 @@ from __future__ import annotations
 import grpc
 from pydantic import ValidationError
 
+from rollway.proto.codec import CodecError
 from rollway.proto.v1 import common_pb2
-from rollway_service.api.problems import passing_fault, problem_of
-from rollway_service.core.errors import FieldError, InvalidRequest, ServiceError
+from rollway_service.api.problems import invalid, passing_fault, problem_of, validation_errors
+from rollway_service.core.errors import FieldInvalid, ServiceError
 
 PROBLEM_KEY = "rollway-problem-bin"
 
@@ -28,6 +29,7 @@ GRPC_STATUS: dict[str, grpc.StatusCode] = {
     "busy": grpc.StatusCode.UNAVAILABLE,
     "backlog_full": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "not_acceptable": grpc.StatusCode.INVALID_ARGUMENT,
+    "answer_too_large": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "internal": grpc.StatusCode.INTERNAL,
 }
 
@@ -37,14 +39,10 @@ def told_error(error: Exception) -> ServiceError | None:
     if isinstance(error, ServiceError):
         return error
     if isinstance(error, ValidationError):
-        errors = tuple(FieldError(_path(item["loc"]), item["msg"]) for item in error.errors()[:20])
-        detail = "; ".join(f"{item.path}: {item.message}" for item in errors[:3])
-        return InvalidRequest(detail, errors=errors)
+        return invalid(validation_errors(error))
+    if isinstance(error, CodecError):
+        return FieldInvalid(error.path.replace("$.body", "$", 1), error.message)
     return passing_fault(error)
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
 
 
 def problem_metadata(error: ServiceError) -> tuple[tuple[str, bytes], ...]:

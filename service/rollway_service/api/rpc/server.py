@@ -11,6 +11,7 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from rollway_service.api.rpc.door import Problems
+from rollway_service.api.rpc.public import SERVICE, add_public_service
 from rollway_service.api.rpc.worker import add_worker_service
 from rollway_service.operations.context import Context
 
@@ -25,7 +26,10 @@ class RpcService:
     add: Callable[[Context, aio.Server], None]
 
 
-SERVICES: tuple[RpcService, ...] = (RpcService("rollway.worker.v1.WorkerService", add_worker_service),)
+SERVICES = (
+    RpcService(SERVICE, add_public_service),
+    RpcService("rollway.worker.v1.WorkerService", add_worker_service),
+)
 
 
 class CannotListen(Exception):

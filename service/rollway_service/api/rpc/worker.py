@@ -20,6 +20,9 @@ _MAX_NEWS_WAIT_S = 30.0
 class WorkerService(Door, worker_pb2_grpc.WorkerServiceServicer):
     """Decodes, asks the operation, encodes. Sessions and pools of other tenants are as if they did not exist."""
 
+    # Workers call many times a second; a key that is revoked works so much longer.
+    known_for_s = 5.0
+
     async def _own(self, message: Any, call: aio.ServicerContext[Any, Any]) -> str:
         """The request's session, if it is the caller's."""
         caller = await self.caller(call)

@@ -277,7 +277,8 @@ class ScriptedServer:
 async def _sleep(delay_s: float, running: _Running) -> None:
     if delay_s > 0:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(running.aborted.wait(), delay_s)
+            async with asyncio.timeout(delay_s):
+                await running.aborted.wait()
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drollway/proto/v1/common.proto\x12\nrollway.v1\"-\n\x0c\x46ieldProblem\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xbf\x01\n\x07Problem\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\x05\x12\x0c\n\x04\x63ode\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x11\n\tretryable\x18\x06 \x01(\x08\x12(\n\x06\x65rrors\x18\x07 \x03(\x0b\x32\x18.rollway.v1.FieldProblem\x12\x1a\n\rretry_after_s\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x10\n\x0e_retry_after_sb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1drollway/proto/v1/common.proto\x12\nrollway.v1\"-\n\x0c\x46ieldProblem\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xbf\x01\n\x07Problem\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0e\n\x06status\x18\x03 \x01(\x05\x12\x0c\n\x04\x63ode\x18\x04 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12\x11\n\tretryable\x18\x06 \x01(\x08\x12(\n\x06\x65rrors\x18\x07 \x03(\x0b\x32\x18.rollway.v1.FieldProblem\x12\x1a\n\rretry_after_s\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x10\n\x0e_retry_after_s\"\x14\n\x04Json\x12\x0c\n\x04text\x18\x01 \x01(\t\"\x16\n\x04Ints\x12\x0e\n\x06values\x18\x01 \x03(\x03\"\x19\n\x07\x44oubles\x12\x0e\n\x06values\x18\x01 \x03(\x01\"\x19\n\x07Strings\x12\x0e\n\x06values\x18\x01 \x03(\t\"\x15\n\x05Piece\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,4 +35,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FIELDPROBLEM']._serialized_end=90
   _globals['_PROBLEM']._serialized_start=93
   _globals['_PROBLEM']._serialized_end=284
+  _globals['_JSON']._serialized_start=286
+  _globals['_JSON']._serialized_end=306
+  _globals['_INTS']._serialized_start=308
+  _globals['_INTS']._serialized_end=330
+  _globals['_DOUBLES']._serialized_start=332
+  _globals['_DOUBLES']._serialized_end=357
+  _globals['_STRINGS']._serialized_start=359
+  _globals['_STRINGS']._serialized_end=384
+  _globals['_PIECE']._serialized_start=386
+  _globals['_PIECE']._serialized_end=407
 # @@protoc_insertion_point(module_scope)
