@@ -8,10 +8,10 @@ INSTALLED := $(VENV)/.installed
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all check bench sdk openapi proto lock postgres redis sglang clean
+.PHONY: help demo demo-distributed up test test-all check bench sdk openapi proto lock postgres redis sglang clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 $(INSTALLED): pyproject.toml requirements.lock
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -21,6 +21,9 @@ $(INSTALLED): pyproject.toml requirements.lock
 
 demo: $(INSTALLED) ## train a small policy through a service of its own; writes demo-out/reward.png
 	$(VENV)/bin/rollway demo
+
+demo-distributed: $(INSTALLED) postgres redis sglang ## the same trainer on PostgreSQL, Redis, Celery, gRPC and SGLang on this CPU
+	$(PY) -m tests.demo_distributed
 
 up: $(INSTALLED) ## serve on 127.0.0.1:8080 with SQLite and an embedded worker until Ctrl-C
 	$(VENV)/bin/rollway up

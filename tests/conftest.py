@@ -12,11 +12,11 @@ import pytest
 
 from rollway_service.store import migrate
 from tests.servers import PrivatePostgres, PrivateRedis, private_postgres, private_redis
-from tests.sglang_server import SGLangServer, model_for_sglang, running_sglang
+from tests.sglang_server import SGLangServer, model_for_sglang, running_sglang, sglang_python
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ.setdefault("ROLLWAY_SGLANG_PYTHON", str(Path(__file__).parents[1] / ".venv-sglang" / "bin" / "python"))
+os.environ["ROLLWAY_SGLANG_PYTHON"] = sglang_python()
 _names = itertools.count()
 
 

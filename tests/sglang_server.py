@@ -68,8 +68,14 @@ class SGLangServer:
         return sum(load["num_running_reqs"] + load["num_waiting_reqs"] for load in loads)
 
 
+def sglang_python() -> str:
+    """The interpreter that has SGLang: ROLLWAY_SGLANG_PYTHON, else what `make sglang` made."""
+    made = Path(__file__).parents[1] / ".venv-sglang" / "bin" / "python"
+    return os.environ.get("ROLLWAY_SGLANG_PYTHON") or str(made)
+
+
 def require_sglang() -> None:
-    python = os.environ["ROLLWAY_SGLANG_PYTHON"]
+    python = sglang_python()
     if not Path(python).is_file():
         raise RuntimeError(f"SGLang is not installed ({python} is missing): run `make sglang`")
 

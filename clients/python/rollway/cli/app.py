@@ -65,6 +65,12 @@ def steward(context: typer.Context) -> None:
     _become("rollway_service.steward", context.args)
 
 
+@app.command(context_settings=_PASS_THROUGH)
+def doctor(context: typer.Context) -> None:
+    """Is everything there and well? (see `rollway doctor --help`)."""
+    _become("rollway_service.doctor", context.args)
+
+
 def _read_job(file: Path) -> dict[str, Any]:
     """The body of a job, checked before a run is made for it."""
     text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()

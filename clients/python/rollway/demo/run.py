@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,14 +100,27 @@ def draw(report: Report, path: Path) -> None:
     plt.close(figure)
 
 
-def run_demo(out: Path, config: Config | None = None, *, console: Console | None = None) -> Outcome:
-    """The whole demo. Leaves a plot in `out` and nothing running."""
+Service = Callable[[Path], contextlib.AbstractContextManager[str]]
+
+
+def run_demo(
+    out: Path,
+    config: Config | None = None,
+    *,
+    console: Console | None = None,
+    service: Service = local_service,
+    told_as: str = "a service (SQLite) with an embedded worker",
+) -> Outcome:
+    """The whole demo. Leaves a plot in `out` and nothing running.
+
+    `service` starts what is trained against, given a folder of its own, and yields its URL; `told_as` names it.
+    """
     config = config or Config()
     console = console or Console()
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rollway-demo-") as scratch:
-        console.print("Starting a service (SQLite) with an embedded worker ...")
-        with local_service(Path(scratch)) as url:
+        console.print(f"Starting {told_as} ...")
+        with service(Path(scratch)) as url:
             ready_s = time.monotonic()
             console.print(f"Ready at {url}. Evaluating {config.held_out} held-out problems, then {config.steps} steps.")
             with rollway.Client(url) as client, _progress(console) as progress:
