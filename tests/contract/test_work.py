@@ -1,4 +1,4 @@
-"""Claims, fences, checkpoints and ends, on both databases and with two real connections."""
+"""Claims, fences, checkpoints and ends: over the control plane in this process and over gRPC, on both databases."""
 
 import asyncio
 
@@ -8,17 +8,23 @@ from rollway.types import RewardsPost, RolloutFailure, TasksAppend
 from rollway_service.core.checkpoint import LoopState, encode_checkpoint, restore
 from rollway_service.core.errors import Conflict, FieldInvalid, InvalidRequest, StaleFence, WrongState
 from rollway_service.core.tree import PackedTree
-from rollway_service.operations import claims, jobs, queries, rewards, sessions, steward
+from rollway_service.operations import jobs, queries, rewards, steward
 from rollway_service.operations.messages import CheckpointPiece
 from tests.builders import a_finished, a_tree, token_tasks
 
 
+@pytest.fixture(params=["direct", "remote"], autouse=True)
+def carrier(request):
+    """How workers of these tests reach the service."""
+    return request.param
+
+
 async def claim(bench, session_id, limit=10, version=0):
-    return (await claims.claim(bench.context, session_id, limit=limit, active_version=version)).items
+    return (await bench.control.claim(session_id, limit=limit, active_version=version)).items
 
 
 async def finish(bench, session_id, items, **fields):
-    return await claims.finish(bench.context, session_id, [a_finished(item, **fields) for item in items])
+    return await bench.control.finish(session_id, [a_finished(item, **fields) for item in items])
 
 
 def a_checkpoint(item, sequence=0):
@@ -78,11 +84,11 @@ async def test_a_checkpoint_of_a_former_owner_is_refused_and_the_new_one_goes_on
     await first.submit(1, group_size=1)
     one, other = await first.session("w1"), await second.session("w2")
     (old,) = await claim(first, one)
-    assert await claims.checkpoint(first.context, one, [a_checkpoint(old)]) == []
+    assert await first.control.checkpoint(one, [a_checkpoint(old)]) == []
     await first.expire_session(one)
     await steward.requeue_lost_work(first.context)
     (new,) = await claim(second, other)
-    assert await claims.checkpoint(first.context, one, [a_checkpoint(old, 1)]) == [old.work_item_id]
+    assert await first.control.checkpoint(one, [a_checkpoint(old, 1)]) == [old.work_item_id]
     tree, _ = restore(new.checkpoints)
     assert tree.pack().layout == a_tree().layout
     rollout = await queries.read_rollout(first.context, first.caller, new.rollout_id)
@@ -96,7 +102,7 @@ async def test_a_session_whose_lease_has_run_out_may_do_nothing(bench):
     with pytest.raises(StaleFence):
         await claim(bench, session_id)
     with pytest.raises(StaleFence):
-        await sessions.heartbeat(bench.context, session_id, active_version=0, slots=1)
+        await bench.control.heartbeat(session_id, active_version=0, slots=1)
 
 
 async def test_a_worker_that_starts_again_ends_its_older_session_and_its_work_is_queued(bench):
@@ -113,11 +119,11 @@ async def test_a_heartbeat_tells_what_is_still_ours_and_which_weights_to_run(ben
     job = await bench.submit(1, group_size=2)
     session_id = await bench.session()
     items = await claim(bench, session_id)
-    reply = await sessions.heartbeat(bench.context, session_id, active_version=0, slots=4)
+    reply = await bench.control.heartbeat(session_id, active_version=0, slots=4)
     assert reply.held == {item.work_item_id: item.fence for item in items}
     assert (reply.target.version, reply.target.source) == (0, str(tmp_path))
     await jobs.cancel_job(bench.context, bench.caller, job.id)
-    reply = await sessions.heartbeat(bench.context, session_id, active_version=0, slots=4)
+    reply = await bench.control.heartbeat(session_id, active_version=0, slots=4)
     assert reply.held == {}
 
 
@@ -142,7 +148,7 @@ async def test_a_rollout_that_loses_too_many_workers_fails_with_the_cause(bench)
         session_id = await bench.session(f"w{attempt}")
         (item,) = await claim(bench, session_id)
         if attempt == 0:
-            await claims.checkpoint(bench.context, session_id, [a_checkpoint(item)])
+            await bench.control.checkpoint(session_id, [a_checkpoint(item)])
         await bench.expire_session(session_id)
         await steward.requeue_lost_work(bench.context)
     found = await queries.list_rollouts(bench.context, bench.caller, filters={}, cursor=None, limit=10)
@@ -299,7 +305,7 @@ async def test_a_rollout_past_its_deadline_is_ended_for_its_worker(bench):
     job = await bench.submit(1, group_size=1, member_failure={"policy": "shrink"})
     session_id = await bench.session()
     (item,) = await claim(bench, session_id)
-    await claims.checkpoint(bench.context, session_id, [a_checkpoint(item)])
+    await bench.control.checkpoint(session_id, [a_checkpoint(item)])
     await bench.sql("UPDATE work_items SET deadline_at_s = 1")
     await steward.end_overdue_rollouts(bench.context)
     rollout = await queries.read_rollout(bench.context, bench.caller, item.rollout_id)
@@ -363,7 +369,7 @@ async def test_a_member_that_was_not_scored_fails_and_is_no_sample(bench):
 async def test_a_job_says_what_its_open_groups_wait_for(bench):
     job = await bench.submit(1, group_size=1, version={"exact_version": 0}, rewards=[{"kind": "posted"}])
     session_id = await bench.session(version=1)
-    found = await claims.claim(bench.context, session_id, limit=1, active_version=1)
+    found = await bench.control.claim(session_id, limit=1, active_version=1)
     assert found.items == []
     assert (await bench.job(job.id)).progress.waiting_for.startswith("workers: 1 rollouts are queued")
     other = await bench.session("w2")
