@@ -30,6 +30,10 @@ class Settings(BaseModel):
     grpc_port: Annotated[
         int | None, Field(ge=-1, le=65535, description="0: any free one; -1: no gRPC; else 8081, or 0 as port")
     ] = None
+    grpc_tls_cert: Annotated[Path | None, Field(description="PEM file; with grpc_tls_key, gRPC is served with TLS")] = (
+        None
+    )
+    grpc_tls_key: Path | None = None
     grpc_url_file: Annotated[Path | None, Field(description="as url_file, for gRPC")] = None
     url_file: Annotated[Path | None, Field(description="the service writes its URL here once it takes work")] = None
     max_body_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**20

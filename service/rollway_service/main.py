@@ -191,7 +191,12 @@ async def _start_rpc(context: Context) -> RpcServer | None:
         return None
     try:
         return await start_rpc_server(
-            context, settings.host, settings.rpc_port, max_message_bytes=settings.max_body_bytes
+            context,
+            settings.host,
+            settings.rpc_port,
+            max_message_bytes=settings.max_body_bytes,
+            tls_cert=settings.grpc_tls_cert,
+            tls_key=settings.grpc_tls_key,
         )
     except CannotListen as error:
         raise CannotServe(f"{error}; choose another port with --grpc-port, or none with -1") from None
@@ -199,7 +204,8 @@ async def _start_rpc(context: Context) -> RpcServer | None:
 
 def _urls(settings: Settings, port: int, rpc: RpcServer | None) -> list[str]:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return [f"http://{host}:{port}"] + ([f"grpc://{host}:{rpc.port}"] if rpc is not None else [])
+    scheme = "grpc" if settings.grpc_tls_cert is None else "grpcs"
+    return [f"http://{host}:{port}"] + ([f"{scheme}://{host}:{rpc.port}"] if rpc is not None else [])
 
 
 def _announce(settings: Settings, urls: list[str]) -> None:

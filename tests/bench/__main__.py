@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import demo, lease, overhead, sdk
+from tests.bench import demo, engine, lease, overhead, sdk
 from tests.bench.figures import Figure, Options
 
 BENCHES: dict[str, Callable[[Options], Iterator[Figure]]] = {
     "sdk": sdk.measure,
     "overhead": overhead.measure,
+    "engine": engine.measure,
     "lease": lease.measure,
     "demo": demo.measure,
 }

@@ -78,23 +78,23 @@ def running() -> Iterator[Bench]:
             "HF_HUB_OFFLINE": "1",
         }
         engine = stack.enter_context(
-            _process(["rollway_workers.engines.scripted", "--context-length", str(_WINDOW)], folder / "engine.log")
+            process_of(["rollway_workers.engines.scripted", "--context-length", str(_WINDOW)], folder / "engine.log")
         )
         engine_url = _first_line(engine, folder / "engine.log")
         service = stack.enter_context(
-            _process(
+            process_of(
                 ["rollway_service", "--engine", "none", "--port", "0", "--data-dir", str(folder)],
                 folder / "service.log",
                 environment,
             )
         )
-        url = _until_file(service, folder / "url", folder / "service.log")
+        url = until_file(service, folder / "url", folder / "service.log")
         key = json.loads((folder / ".rollway" / "keys.json").read_text())[url]
         client = stack.enter_context(rollway.Client(url, key))
         client.register_model(_MODEL, tiny_policy(), context_length=_WINDOW)
         client.create_pool(_MODEL, model=_MODEL)
         worker = stack.enter_context(
-            _process(
+            process_of(
                 ["rollway_workers", "--pool", _MODEL, "--engine", engine_url, "--slots", "64"],
                 folder / "worker.log",
                 {**environment, "ROLLWAY_SERVICE": (folder / "grpc_url").read_text()},
@@ -104,7 +104,7 @@ def running() -> Iterator[Bench]:
 
 
 @contextlib.contextmanager
-def _process(
+def process_of(
     arguments: list[str], log: Path, environment: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as file:
@@ -122,7 +122,7 @@ def _process(
                 process.wait()
 
 
-def _until_file(process: subprocess.Popen[bytes], path: Path, log: Path) -> str:
+def until_file(process: subprocess.Popen[bytes], path: Path, log: Path) -> str:
     deadline_s = time.monotonic() + 60
     while not (path.is_file() and path.read_text().strip()):
         if process.poll() is not None or time.monotonic() > deadline_s:
@@ -132,4 +132,4 @@ def _until_file(process: subprocess.Popen[bytes], path: Path, log: Path) -> str:
 
 
 def _first_line(process: subprocess.Popen[bytes], log: Path) -> str:
-    return _until_file(process, log, log).splitlines()[0]
+    return until_file(process, log, log).splitlines()[0]

@@ -1,7 +1,10 @@
 """Celery, Redis and gRPC carry the work of a whole deployment; each part fails alone, and nothing is lost or doubled."""
 
 import asyncio
+import json
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -31,6 +34,17 @@ async def submit(client, tasks=4, rewards=(), tokens=TOKENS, **fields):
 
 def python_reward(function, timeout_s=30.0, **arguments):
     return [{"kind": "python", "name": "p", "function": function, "timeout_s": timeout_s, "arguments": arguments}]
+
+
+DRAINED = "takes no more work; what runs is finished"
+
+
+async def rollway_control(redis, *arguments):
+    """Exit code and answers of `rollway control`."""
+    command = [sys.executable, "-m", "rollway_service.control", *arguments, "--broker", redis.url]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    output, _ = await process.communicate()
+    return process.returncode, [json.loads(line) for line in output.splitlines()]
 
 
 async def rewards_of(client):
@@ -141,6 +155,11 @@ async def test_an_operator_drains_pauses_and_resumes_a_worker(postgres_url, redi
             assert "ok" in await control("resume")
             await until(lambda: not engine.is_paused)
             assert "error" in await control("explode")
+            assert await rollway_control(redis, "drain", "one") == (0, [{"worker": "one", "ok": DRAINED}])
+            ((code, (told,)),) = [await rollway_control(redis, "status")]
+            assert (code, told["worker"], told["is_draining"]) == (0, "one", True)
+            assert await rollway_control(redis, "resume", "nobody") == (1, [])
+            assert await rollway_control(redis, "drain") == (1, [])
 
 
 async def test_beat_sweeps_when_no_service_does(postgres_url, redis, tmp_path):

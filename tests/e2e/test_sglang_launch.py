@@ -62,7 +62,7 @@ async def test_an_engine_that_is_killed_comes_back_with_the_weights_of_its_pool(
         newer = trained(folder, tmp_path / "v1", seed=5)
         await run.publish(newer, trainer_step=1)
         await until_logged(worker, "weights_loaded", within_s=60)
-        sampling = {"max_new_tokens": 1500, "seed": 3, "ignore_eos": True}
+        sampling = {"max_new_tokens": 700, "seed": 3, "ignore_eos": True}
         job = await run.submit(token_tasks(8), group_size=2, sampling=sampling, close=True)
         main = engine_process(worker)
         family = [main, *main.children(recursive=True)]
@@ -78,7 +78,7 @@ async def test_an_engine_that_is_killed_comes_back_with_the_weights_of_its_pool(
         assert len(seen) == 16
         for sample in seen.values():
             is_sampled = sample.loss_mask == 1
-            assert is_sampled.sum() == 1500
+            assert is_sampled.sum() == 700
             assert set(sample.weight_versions[is_sampled].tolist()) == {1}
         sample = next(iter(seen.values()))
         expected = forward_logprobs(newer, sample.token_ids)[sample.loss_mask == 1]

@@ -129,7 +129,7 @@ async def test_closing_while_checks_hang_and_processes_start_leaves_none():
     before = {process.pid for process in checkers_of_this_process()}
     spec = MathReward(kind="math", timeout_s=PATIENCE_S)
     hung = [asyncio.create_task(scorer.score([spec], HANGS, "1/3", {})) for _ in range(5)]
-    await until(lambda: len(scorer._pool._all) >= 2 and scorer._pool._starting)
+    await until(lambda: len(scorer._checkers._all) >= 2 and scorer._checkers._starting)
     for task in hung:
         task.cancel()
     await scorer.close()

@@ -12,7 +12,7 @@ from sqlalchemy.pool import NullPool
 
 from rollway.errors import ApiError
 from rollway_service.core.ids import PREFIXES, id_bound
-from rollway_service.operations.steward import keep_house
+from rollway_service.operations.steward import keep_house, sweep_in_turn
 from rollway_service.store import migrate, partitions
 from rollway_service.store.tables import PARTITIONED, metadata
 from tests.builders import token_tasks
@@ -51,7 +51,7 @@ async def rows_of(url):
 
 async def roll_out(url, tmp_path):
     async with running_stack(url, tmp_path) as stack:
-        await stack.sweep()
+        assert await sweep_in_turn(stack.context)
         run = await stack.client.start_run("rows", model="tiny")
         await run.submit(token_tasks(2), group_size=2, sampling={"max_new_tokens": 4}, close=True)
         assert [len(batch) async for batch in run.batches(groups=1, timeout_s=20)] == [1, 1]

@@ -126,9 +126,9 @@ async def test_hung_checks_are_killed_and_hold_up_nothing_behind_them():
         # The pool is whole again, at its own size.
         again = await asyncio.gather(*(score(r"\boxed{1/3}", 60.0) for _ in range(4)))
         assert [found.value for found in again] == [1.0] * 4
-        await until(lambda: len(scorer._pool._all) <= 2)
+        await until(lambda: len(scorer._checkers._all) <= 2)
     finally:
-        processes = [psutil.Process(checker.process.pid) for checker in scorer._pool._all]
+        processes = [psutil.Process(checker.process.pid) for checker in scorer._checkers._all]
         await scorer.close()
     assert processes
     assert not any(process.is_running() for process in processes)

@@ -16,10 +16,11 @@ from rollway.errors import ApiError, BadRequest, Busy, ConnectionFailed, NotAuth
 from rollway.proto.v1 import batches_pb2, common_pb2, jobs_pb2, rollway_pb2, rollway_pb2_grpc, tasks_pb2
 from rollway.proto.verbs import VERBS
 from rollway.types import Run
-from rollway_service.api.rpc.server import start_rpc_server
+from rollway_service.api.rpc.server import CannotListen, start_rpc_server
 from rollway_service.operations import claims, sessions
 from rollway_service.operations.messages import WorkerHello
 from rollway_service.store import fleet
+from rollway_workers.control_remote import RemoteControlPlane
 from tests.builders import a_finished, a_tree, token_tasks
 from tests.integration.test_access import things_of
 from tests.stack import running_stack, until
@@ -452,3 +453,31 @@ async def test_an_unpublished_field_is_refused_by_its_path(stack):
         stub = rollway_pb2_grpc.RollwayStub(channel)
         with pytest.raises(aio.AioRpcError, match=r"\$\.tasks\[0\]: has fields that this version does not know"):
             await stub.SubmitJob(message, metadata=(("authorization", f"Bearer {stack.token}"),), timeout=10)
+
+
+async def test_tls_is_used_where_it_is_asked_for(stack, tmp_path, monkeypatch):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key)]
+    made = await asyncio.create_subprocess_exec(
+        *command, "-out", str(cert), *subject, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert await made.wait() == 0
+    options = {"max_message_bytes": LIMIT_BYTES, "tls_cert": cert, "tls_key": key}
+    server = await start_rpc_server(stack.context, "127.0.0.1", 0, **options)
+    monkeypatch.setenv("ROLLWAY_GRPC_CA", str(cert))
+    async with rollway.AsyncClient(f"grpcs://127.0.0.1:{server.port}", stack.token) as client:
+        assert [pool.name async for pool in client.pools()] == ["tiny"]
+    worker = RemoteControlPlane(f"grpcs://127.0.0.1:{server.port}", stack.token)
+    assert (await worker.describe_pool("tiny")).name == "tiny"
+    await worker.close()
+    async with rollway.AsyncClient(f"grpc://127.0.0.1:{server.port}", stack.token, max_tries=1) as plain:
+        with pytest.raises(ConnectionFailed):
+            [pool async for pool in plain.pools()]
+    await server.stop(0)
+    with pytest.raises(CannotListen, match="needs both"):
+        await start_rpc_server(stack.context, "127.0.0.1", 0, max_message_bytes=1, tls_cert=cert)
+    with pytest.raises(CannotListen, match="No such file"):
+        await start_rpc_server(
+            stack.context, "127.0.0.1", 0, max_message_bytes=1, tls_cert=tmp_path / "none", tls_key=key
+        )

@@ -10,6 +10,7 @@ from rollway.errors import Conflict
 from rollway_service.composition import build_context
 from rollway_service.operations import claims, sessions, steward
 from rollway_service.operations.messages import WorkerHello
+from rollway_service.store.turns import take_turn
 from rollway_workers.engines.scripted import Answer, Fault
 from tests.builders import token_tasks
 from tests.stack import running_stack, until
@@ -206,3 +207,14 @@ async def test_a_steward_with_nothing_to_do_changes_nothing(postgres_url, tmp_pa
             await stack.sweep()
         assert await job.refresh() == before
         assert not batch.groups
+
+
+async def test_several_stewards_sweep_no_more_often_than_one(database_url, tmp_path):
+    async with running_stack(database_url, tmp_path, with_worker=False, steward_interval_s=30.0) as stack:
+        turns = await asyncio.gather(*(steward.sweep_in_turn(stack.context) for _ in range(8)))
+        assert sorted(turns) == [False] * 7 + [True]
+        assert await steward.sweep_in_turn(stack.context) is False
+        async with stack.context.database.transaction() as transaction:
+            assert await take_turn(transaction, "sweep", 0.0) == 1
+            assert await take_turn(transaction, "sweep", 60.0) is None
+            assert await take_turn(transaction, "other", 60.0) == 0

@@ -66,6 +66,12 @@ def steward(context: typer.Context) -> None:
 
 
 @app.command(context_settings=_PASS_THROUGH)
+def control(context: typer.Context) -> None:
+    """Drain, pause or resume workers, by the broker (see `rollway control --help`)."""
+    _become("rollway_service.control", context.args)
+
+
+@app.command(context_settings=_PASS_THROUGH)
 def doctor(context: typer.Context) -> None:
     """Is everything there and well? (see `rollway doctor --help`)."""
     _become("rollway_service.doctor", context.args)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+import grpc
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
@@ -50,12 +52,34 @@ class RpcServer:
         await self._server.stop(grace_s)
 
 
-async def start_rpc_server(context: Context, host: str, port: int, *, max_message_bytes: int) -> RpcServer:
-    """Serve all gRPC doors. `max_message_bytes` bounds what is received; answers are cut to fit clients' defaults.
+def _credentials(cert: Path | None, key: Path | None) -> grpc.ServerCredentials | None:
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        raise CannotListen("TLS needs both ROLLWAY_GRPC_TLS_CERT and ROLLWAY_GRPC_TLS_KEY")
+    try:
+        return grpc.ssl_server_credentials([(key.read_bytes(), cert.read_bytes())])
+    except OSError as error:
+        raise CannotListen(f"TLS: {error.filename}: {error.strerror}") from None
+
+
+async def start_rpc_server(
+    context: Context,
+    host: str,
+    port: int,
+    *,
+    max_message_bytes: int,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+) -> RpcServer:
+    """Serve all gRPC doors, with TLS where a certificate and its key are given.
+
+    `max_message_bytes` bounds what is received; answers are cut to fit clients' defaults.
 
     Raises:
-        CannotListen: the address is not to be had.
+        CannotListen: the address is not to be had, or the certificate cannot be read.
     """
+    credentials = _credentials(tls_cert, tls_key)
     options = [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
@@ -73,7 +97,10 @@ async def start_rpc_server(context: Context, host: str, port: int, *, max_messag
     reflection.enable_server_reflection((*names, "grpc.health.v1.Health", reflection.SERVICE_NAME), server)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        bound = server.add_insecure_port(address)
+        if credentials is None:
+            bound = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise CannotListen(f"cannot serve gRPC on {address}: {error}") from None
     await server.start()
