@@ -3,6 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest -q -n 2 --dist loadfile
 SGLANG_VENV := .venv-sglang
 INSTALLED := $(VENV)/.installed
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
@@ -29,10 +30,10 @@ up: $(INSTALLED) ## serve on 127.0.0.1:8080 with SQLite and an embedded worker u
 	$(VENV)/bin/rollway up
 
 test: $(INSTALLED) postgres redis sglang check ## every check and test but the long suites
-	$(PY) -m pytest -q -m "not slow and not gpu"
+	$(PYTEST) -m "not slow and not gpu"
 
 test-all: $(INSTALLED) postgres redis sglang check ## the long suites too
-	$(PY) -m pytest -q -m "not gpu"
+	$(PYTEST) -m "not gpu"
 
 check: $(INSTALLED) ## lint, types, import direction, generated files, migrations
 	$(VENV)/bin/ruff check .

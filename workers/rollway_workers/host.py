@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from rollway_service.core.errors import InvalidRequest, StaleFence
+from rollway_service.core.errors import InvalidRequest
 from rollway_service.engines.ports import EngineError
 from rollway_service.operations.messages import Claims, FinishedRollout, SessionOpened, WorkerHello
 from rollway_workers.control_plane import ControlPlane
+from rollway_workers.duties import RETRY_S, SessionOver, guarded, persist, wait
 from rollway_workers.generation import LoopParts
 from rollway_workers.news import ControlPlaneNews, News
 from rollway_workers.rollout_loop import RolloutLoop
@@ -28,8 +29,6 @@ from rollway_workers.weights import WeightsKeeper
 _CLAIM_POLL_S = 1.0
 _GATHER_S = 0.03
 """Short rollouts end in bursts: waiting a moment turns many small transactions into one."""
-_RETRY_S = 0.5
-_MAX_RETRY_S = 10.0
 _WRITE_SHARE_OF_LEASE = 2 / 3
 _HEARTBEATS_PER_LEASE = 4
 
@@ -53,10 +52,6 @@ class HostSettings:
     slots: int
     checkpoint_interval_s: float = 0.5
     is_draining: bool = field(default=False)
-
-
-class SessionOver(Exception):
-    """The lease is lost: nothing that was claimed is ours any more."""
 
 
 class WorkerHost:
@@ -145,28 +140,13 @@ class WorkerHost:
             engine=self._parts.info.facts.model_dump(mode="json"),
             active_version=self._weights.active_version,
         )
-        self._session = await self._persist(lambda: self._control.open_session(hello), stop)
+        self._session = await persist(lambda: self._control.open_session(hello), stop, self._settings.name)
         self._renewed_s = time.monotonic()
-
-    async def _persist(self, call: Callable[[], Awaitable[SessionOpened]], stop: asyncio.Event) -> SessionOpened | None:
-        """Call until it works; None when stopped before."""
-        wait_s = _RETRY_S
-        while not stop.is_set():
-            try:
-                return await call()
-            except StaleFence:
-                raise
-            except Exception as error:  # noqa: BLE001
-                # A service that is away (database, network) comes back; a worker does not give up its engine for it.
-                log.warning("service_unreachable", worker=self._settings.name, error=str(error))
-            await _wait(stop, wait_s)
-            wait_s = min(_MAX_RETRY_S, wait_s * 2)
-        return None
 
     async def _serve(self, stop: asyncio.Event) -> None:
         duties = (self._heartbeats, self._claims, self._checkpoints, self._ends, self._listen)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._guarded(duty)) for duty in duties]
+            tasks = [group.create_task(guarded(duty, self._settings.name)) for duty in duties]
             waiter = group.create_task(stop.wait())
             done, _ = await asyncio.wait([*tasks, waiter], return_when=asyncio.FIRST_COMPLETED)
             waiter.cancel()
@@ -175,21 +155,6 @@ class WorkerHost:
         for task in tasks:
             if task in done and (over := task.result()) is not None:
                 raise over
-
-    async def _guarded(self, duty: Callable[[], Awaitable[None]]) -> SessionOver | None:
-        """Repeat a duty through faults of the service; only a lost session ends it."""
-        wait_s = _RETRY_S
-        while True:
-            try:
-                await duty()
-                wait_s = _RETRY_S
-            except (SessionOver, StaleFence) as error:
-                return SessionOver(str(error))
-            except Exception as error:  # noqa: BLE001
-                # As above: the duty is taken up again, with all that it had to do.
-                log.warning("duty_failed", worker=self._settings.name, duty=duty.__name__, error=repr(error))
-                await asyncio.sleep(wait_s)
-                wait_s = min(_MAX_RETRY_S, wait_s * 2)
 
     @property
     def _open(self) -> SessionOpened:
@@ -215,7 +180,7 @@ class WorkerHost:
             await self._give_back_unknown(reply.held)
             if await self._weights.follow(reply.target):
                 continue
-            await _wait(self._news, self._open.lease_s / _HEARTBEATS_PER_LEASE)
+            await wait(self._news, self._open.lease_s / _HEARTBEATS_PER_LEASE)
             self._news.clear()
 
     async def _give_back_unknown(self, held: Mapping[str, int]) -> None:
@@ -248,7 +213,7 @@ class WorkerHost:
                 self._start(claims)
                 if claims.items:
                     continue
-            if await _wait(self._slot_freed, _CLAIM_POLL_S):
+            if await wait(self._slot_freed, _CLAIM_POLL_S):
                 await asyncio.sleep(_GATHER_S)
 
     def _start(self, claims: Claims) -> None:
@@ -309,7 +274,7 @@ class WorkerHost:
             if not self._ended:
                 continue
             if not self._may_write():
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(RETRY_S)
                 self._has_ended.set()
                 continue
             due = dict(self._ended)
@@ -369,14 +334,3 @@ class WorkerHost:
             log.warning("hand_back_failed", worker=self._settings.name, error=repr(error))
         # Last, since an engine that hangs takes its time to abort, and the next worker should not wait for it.
         await self._abandon()
-
-
-async def _wait(event: asyncio.Event, timeout_s: float) -> bool:
-    """True when the event came within the time."""
-    try:
-        # Not wait_for: in Python 3.11 it swallows a cancellation that comes together with the event, and a duty that
-        # was told to end would go on for ever.
-        async with asyncio.timeout(timeout_s):
-            return await event.wait()
-    except TimeoutError:
-        return False
