@@ -90,6 +90,7 @@ def running_sglang(model: Path, folder: Path) -> Iterator[SGLangServer]:
         context_length=CONTEXT_LENGTH,
         max_running_requests=RUNNING_REQUESTS,
         is_deterministic=True,
+        python=sglang_python(),
     )
     launcher = Launcher(options, folder / "sglang.log", max_failed_starts=1, start_within_s=240)
     # Fixtures of a session outlive the loops of its tests.

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
+import numpy as np
 
 import rollway
 from rollway._sync.runs import RunHandle
@@ -65,7 +66,7 @@ def _long_turn(options: Options) -> Figure:
 
 async def _turns(url: str, turns: int) -> float:
     engine = SGLangEngine(url)
-    prompt = [3 + index % 290 for index in range(_LONG_CONTEXT)]
+    prompt = np.arange(_LONG_CONTEXT, dtype=np.int32) % 290 + 3
     params = SamplingParams(max_new_tokens=64, ignore_eos=True, seed=1)
     started_s = 0.0
     for turn in range(turns + 1):

@@ -130,7 +130,7 @@ class SGLangEngine:
             sampling["stop"] = list(params.stop)
         return {
             "rid": request_id,
-            "input_ids": np.asarray(token_ids).tolist(),
+            "input_ids": np.ascontiguousarray(token_ids, dtype=np.int32),
             "sampling_params": sampling,
             "return_logprob": True,
             "stream": True,

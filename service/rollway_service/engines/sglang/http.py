@@ -53,7 +53,7 @@ class SGLangHttp:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=self.timeouts.connect_s),
-                json_serialize=lambda value: orjson.dumps(value).decode(),
+                headers={"Content-Type": "application/json"},
             )
         return self._session
 
@@ -63,7 +63,7 @@ class SGLangHttp:
         """JSON events of an SSE answer."""
         try:
             async with asyncio.timeout(self.timeouts.idle_s):
-                response = await self._open().post(self.base_url + path, json=body, headers=headers)
+                response = await self._open().post(self.base_url + path, data=_dump(body), headers=headers)
         except TimeoutError:
             raise EngineTimeout(f"{self.base_url} gave no answer within {self.timeouts.idle_s} s") from None
         except aiohttp.ClientConnectorError as error:
@@ -131,7 +131,9 @@ class SGLangHttp:
         """One call with a whole answer: its JSON, or its text where it is none."""
         try:
             async with asyncio.timeout(timeout_s or self.timeouts.call_s):
-                async with self._open().request(method, self.base_url + path, json=body) as response:
+                async with self._open().request(
+                    method, self.base_url + path, data=None if body is None else _dump(body)
+                ) as response:
                     if response.status != 200:
                         await self._raise_status(response)
                     data = await response.read()
@@ -159,6 +161,11 @@ class SGLangHttp:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _dump(body: dict[str, Any]) -> bytes:
+    """JSON; arrays of ids go out as they are, a prompt of 64 k ids is no list of Python's on the way."""
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _load(data: bytes) -> Any:
