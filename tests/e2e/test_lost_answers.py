@@ -7,6 +7,7 @@ import pytest
 
 from rollway_workers.assembly import WorkerOptions, run_worker
 from rollway_workers.control_direct import DirectControlPlane
+from rollway_workers.control_remote import RemoteControlPlane
 from rollway_workers.engines.scripted import Call, seeded_responder
 from tests.builders import token_tasks
 from tests.stack import TINY_VOCAB, running_stack
@@ -38,7 +39,8 @@ class LossyControlPlane:
 
         async def call(*arguments, **options):
             answer = await inner(*arguments, **options)
-            if self._random.random() < self._share.get(name, 0.0):
+            # The first of each kind always, so that each is lost at least once.
+            if name in self._share and (name not in self.lost or self._random.random() < self._share[name]):
                 self.lost[name] = self.lost.get(name, 0) + 1
                 raise ConnectionResetError(f"the answer to {name} was lost")
             return answer
@@ -46,14 +48,18 @@ class LossyControlPlane:
         return call
 
 
+@pytest.mark.parametrize("carrier", ["direct", "remote"])
 @pytest.mark.parametrize(
     "share", [{"claim": 0.5}, {"finish": 0.5, "checkpoint": 0.3}, {"claim": 0.3, "heartbeat": 0.3}]
 )
-async def test_answers_that_are_lost_lose_no_work(database_url, tmp_path, share):
+async def test_answers_that_are_lost_lose_no_work(database_url, tmp_path, share, carrier):
     async with running_stack(
         database_url, tmp_path, responder=RESPONDER, with_worker=False, stretch_tokens=16
     ) as stack:
-        control = LossyControlPlane(DirectControlPlane(stack.context, stack.caller.tenant_id), share=share)
+        inner = DirectControlPlane(stack.context, stack.caller.tenant_id)
+        if carrier == "remote":
+            inner = RemoteControlPlane(stack.rpc_url, stack.token)
+        control = LossyControlPlane(inner, share=share)
         stop = asyncio.Event()
         options = WorkerOptions(pool="tiny", engine=stack.engine.url, name="lossy", slots=4)
         worker = asyncio.create_task(
