@@ -11,7 +11,7 @@ from rollway.types import JobCreate, RolloutFailure
 from rollway_service.core.errors import InvalidRequest, NotFound, StaleFence, Unauthenticated
 from rollway_service.operations import keys
 from rollway_service.operations import worker_wire as wire
-from rollway_service.operations.messages import CheckpointPiece, ClaimedItem, Claims
+from rollway_service.operations.messages import CheckpointPiece, ClaimedItem, Claims, WorkerHello
 from rollway_workers.control_remote import RemoteControlPlane, ServiceUnreachable
 from tests.builders import a_finished, a_tree
 from tests.servers import free_port
@@ -69,6 +69,25 @@ async def test_refusals_are_the_same_errors(bench):
     await bench.control.close_session(session_id)
     with pytest.raises(StaleFence, match="open a new one"):
         await bench.control.heartbeat(session_id, active_version=0, slots=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"name": ""}, "$.name"),
+        ({"name": "x" * 201}, "$.name"),
+        ({"name": "a\0b"}, "$.name"),
+        ({"slots": 0}, "$.slots"),
+        ({"slots": -5}, "$.slots"),
+        ({"slots": 2**31 - 1}, "$.slots"),
+    ],
+)
+async def test_a_worker_that_says_nonsense_of_itself_is_refused(bench, changes, path):
+    pool_id = (await bench.control.describe_pool("m")).pool_id
+    hello = replace(WorkerHello(pool_id, "w", 1, {}, 0), **changes)
+    with pytest.raises(InvalidRequest) as raised:
+        await bench.control.open_session(hello)
+    assert [error.path for error in raised.value.errors] == [path]
 
 
 async def test_large_results_are_cut_into_several_calls(bench):
@@ -133,7 +152,6 @@ async def test_a_session_of_ones_own_is_no_way_to_others_items(bench, carrier):
     (item,) = (await bench.control.claim(session_id, limit=1, active_version=0)).items
     from rollway.types import ModelCreate, RunCreate
     from rollway_service.operations import models, runs
-    from rollway_service.operations.messages import WorkerHello
 
     tenant_id = await keys.ensure_tenant(bench.context, "stranger")
     token = await keys.add_key(bench.context, tenant_id, "worker")
@@ -224,6 +242,12 @@ def _assert_same(one, other):
             assert ours.tolist() == theirs.tolist()
         else:
             assert ours == theirs, each.name
+
+
+@pytest.mark.parametrize("json", [b"", b"{", b"[1]", b"null", b"\xff"])
+def test_an_engine_that_is_no_object_is_refused(json):
+    with pytest.raises(InvalidRequest, match=r"\$\.engine_json"):
+        wire.hello_from_wire(wire.pb.OpenSessionRequest(pool_id="p", name="w", slots=1, engine_json=json))
 
 
 def test_an_outcome_that_is_none_is_refused():

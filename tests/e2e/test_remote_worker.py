@@ -54,11 +54,11 @@ async def test_a_worker_waits_for_a_service_that_is_not_there_yet(postgres_url, 
 
 
 async def test_what_is_wrong_with_a_start_is_told_in_a_line(postgres_url, tmp_path):
-    async with running_service(tmp_path, engine="none", database=postgres_url):
-        (tmp_path / "good_url").write_text((tmp_path / "grpc_url").read_text())
+    async with scripted_engine() as engine, running_service(tmp_path, engine="none", database=postgres_url):
         for name, environment, arguments, told in [
             ("key", {"ROLLWAY_API_KEY": "rw_000000000000_" + "0" * 43}, [], "ROLLWAY_API_KEY"),
             ("url", {"ROLLWAY_SERVICE": "http://127.0.0.1:1"}, [], "is no gRPC URL of a service"),
+            ("slots", {}, ["--slots", "0", "--engine", engine.url], "$.slots: is 0"),
             ("model", {}, ["--engine", "sglang", "--model", str(tmp_path / "none")], "there is no model in"),
         ]:
             with started_worker(

@@ -383,7 +383,7 @@ async def test_garbage_at_the_port_disturbs_nobody(stack, garbage):
     await asyncio.to_thread(send)
     async with aio.insecure_channel(f"{host}:{port}") as channel:
         call = channel.unary_unary("/rollway.v1.Rollway/GetRun")
-        with pytest.raises(aio.AioRpcError):
+        with pytest.raises(aio.AioRpcError, match="INVALID_ARGUMENT"):
             await call(b"\xff\xff\xff", metadata=(("authorization", f"Bearer {stack.token}"),), timeout=10)
         with pytest.raises(aio.AioRpcError, match="UNIMPLEMENTED"):
             await channel.unary_unary("/rollway.v1.Rollway/Nothing")(b"", timeout=10)

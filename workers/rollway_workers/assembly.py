@@ -15,6 +15,7 @@ import structlog
 
 from rollway.digests import tokenizer_digest
 from rollway_service.config import Settings
+from rollway_service.core.errors import InvalidRequest
 from rollway_service.engines.ports import Engine, EngineError
 from rollway_service.engines.sglang import SGLangEngine
 from rollway_service.operations.messages import PoolFacts
@@ -212,7 +213,7 @@ async def assembled_worker(
         host_settings = HostSettings(
             name=options.worker_name,
             pool_id=pool.pool_id,
-            slots=options.slots or info.max_running_requests,
+            slots=info.max_running_requests if options.slots is None else options.slots,
             checkpoint_interval_s=settings.checkpoint_interval_s,
         )
         news: News = ControlPlaneNews(control, pool.pool_id)
@@ -271,7 +272,10 @@ async def run_worker(
         finally:
             stopped.cancel()
             ending.set()
-            await serving
+            try:
+                await serving
+            except InvalidRequest as error:
+                raise WorkerRefused(f"the service refuses this worker: {error.detail}") from None
         if engine_watch is not None and engine_watch.done() and isinstance(engine_watch.exception(), LaunchFailed):
             raise WorkerRefused(str(engine_watch.exception()))
     log.info("worker_stopped", worker=options.worker_name)

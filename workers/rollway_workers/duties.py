@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import structlog
 
-from rollway_service.core.errors import StaleFence
+from rollway_service.core.errors import InvalidRequest, StaleFence
 
 T = TypeVar("T")
 
@@ -23,12 +23,16 @@ class SessionOver(Exception):
 
 
 async def persist(call: Callable[[], Awaitable[T]], stop: asyncio.Event, worker: str) -> T | None:
-    """Call until it works; None when stopped before. Raises StaleFence."""
+    """Call until it works; None when stopped before.
+
+    Raises:
+        StaleFence, InvalidRequest: the same call would be refused again.
+    """
     wait_s = RETRY_S
     while not stop.is_set():
         try:
             return await call()
-        except StaleFence:
+        except (StaleFence, InvalidRequest):
             raise
         except Exception as error:  # noqa: BLE001
             # A service that is away (database, network) comes back; a worker does not give up its engine for it.

@@ -6,8 +6,11 @@ so that their work is queued at once.
 
 from __future__ import annotations
 
+from pydantic import TypeAdapter, ValidationError
+
 from rollway.types import Limits, RolloutFailure
-from rollway_service.core.errors import NotFound, StaleFence
+from rollway.types.base import Name
+from rollway_service.core.errors import FieldInvalid, NotFound, StaleFence
 from rollway_service.core.ids import new_id
 from rollway_service.dispatch.ports import pool_topic
 from rollway_service.operations.context import Context
@@ -24,6 +27,9 @@ from rollway_service.operations.rollout_ends import end_by_service
 from rollway_service.store import fleet, jobs, models, work
 from rollway_service.store.ports import Transaction
 from rollway_service.store.rows import ModelRow, SessionRow, WorkItemRow
+
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+_MAX_SLOTS = 100_000
 
 
 async def _target(transaction: Transaction, model: ModelRow) -> VersionTarget:
@@ -57,7 +63,12 @@ async def describe_pool(context: Context, tenant_id: str, name: str) -> PoolFact
 
 
 async def open_session(context: Context, tenant_id: str, hello: WorkerHello) -> SessionOpened:
-    """Take the worker's name, end its older sessions, and start a new lease."""
+    """Take the worker's name, end its older sessions, and start a new lease.
+
+    Raises:
+        NotFound: no such pool. FieldInvalid: the name is none, or the slots are no number of rollouts.
+    """
+    _check_hello(hello)
     async with context.database.transaction() as transaction:
         pool = await get_pool(transaction, tenant_id, hello.pool_id)
         await transaction.alone_with("worker", pool.id, hello.name)
@@ -89,6 +100,15 @@ async def open_session(context: Context, tenant_id: str, hello: WorkerHello) -> 
             engine=dict(hello.engine),
         )
     return SessionOpened(session_id, worker_id, epoch, context.settings.session_lease_s)
+
+
+def _check_hello(hello: WorkerHello) -> None:
+    try:
+        _NAME.validate_python(hello.name)
+    except ValidationError as error:
+        raise FieldInvalid("$.name", error.errors()[0]["msg"]) from None
+    if not 1 <= hello.slots <= _MAX_SLOTS:
+        raise FieldInvalid("$.slots", f"is {hello.slots}; a worker has 1 to {_MAX_SLOTS}")
 
 
 async def requeue_items(

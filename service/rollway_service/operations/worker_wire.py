@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from rollway.proto.worker.v1 import worker_pb2 as pb
 from rollway.types import JobCreate, TreeLayout
+from rollway_service.core.errors import FieldInvalid
 from rollway_service.core.tree import PackedTree
 from rollway_service.operations.messages import (
     CheckpointPiece,
@@ -31,6 +32,17 @@ _OUTCOME = TypeAdapter(FinishedRollout)
 
 def _optional(message: Any, name: str) -> Any:
     return getattr(message, name) if message.HasField(name) else None
+
+
+def _json(name: str, data: bytes, kind: type) -> Any:
+    """JSON of a message. Raises FieldInvalid for what is none, or of another kind."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise FieldInvalid(f"$.{name}", f"holds no JSON: {error}") from None
+    if not isinstance(value, kind):
+        raise FieldInvalid(f"$.{name}", f"is {type(value).__name__}, not {kind.__name__}")
+    return value
 
 
 def target_to_wire(target: VersionTarget) -> pb.VersionTarget:
@@ -94,7 +106,7 @@ def hello_from_wire(message: pb.OpenSessionRequest) -> WorkerHello:
         pool_id=message.pool_id,
         name=message.name,
         slots=message.slots,
-        engine=orjson.loads(message.engine_json),
+        engine=_json("engine_json", message.engine_json, dict),
         active_version=_optional(message, "active_version"),
     )
 

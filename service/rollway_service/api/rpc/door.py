@@ -8,9 +8,11 @@ from typing import Any
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 from grpc import aio
 
 from rollway_service.api.rpc.problems import GRPC_STATUS, problem_metadata, told_error
+from rollway_service.core.errors import InvalidRequest
 from rollway_service.operations.context import Caller, Context
 from rollway_service.operations.keys import authenticate
 
@@ -69,13 +71,25 @@ class Problems(aio.ServerInterceptor):  # type: ignore[misc]
         wrap = _streamed if handler.response_streaming else _single
         wrapped = wrap(getattr(handler, f"{asks}_{answers}"))
         make = getattr(grpc, f"{asks}_{answers}_rpc_method_handler")
-        return make(wrapped, handler.request_deserializer, handler.response_serializer)
+        return make(wrapped, _lenient(handler.request_deserializer), handler.response_serializer)
+
+
+def _lenient(deserializer: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """Bytes that are no message become the error that says so: grpc itself would answer UNKNOWN and log a traceback."""
+
+    def deserialize(data: bytes) -> Any:
+        try:
+            return deserializer(data)
+        except DecodeError as error:
+            return InvalidRequest(f"the request is not the message that this call takes: {error}")
+
+    return deserialize
 
 
 def _single(behavior: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
     async def told(request: Any, call: aio.ServicerContext[Any, Any]) -> Any:
         try:
-            return await behavior(request, call)
+            return await behavior(_read(request), call)
         except Exception as error:  # noqa: BLE001 - told as a status below
             await _abort(call, error)
 
@@ -85,12 +99,18 @@ def _single(behavior: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, An
 def _streamed(behavior: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
     async def told(request: Any, call: aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
         try:
-            async for message in behavior(request, call):
+            async for message in behavior(_read(request), call):
                 yield message
         except Exception as error:  # noqa: BLE001 - told as a status below
             await _abort(call, error)
 
     return told
+
+
+def _read(request: Any) -> Any:
+    if isinstance(request, InvalidRequest):
+        raise request
+    return request
 
 
 async def _abort(call: aio.ServicerContext[Any, Any], error: Exception) -> None:
