@@ -177,8 +177,8 @@ async def test_a_broker_that_hangs_blocks_neither_wake_nor_the_loop(redis):
             slowest_s = max(slowest_s, time.perf_counter() - started_s)
             await asyncio.sleep(0.002)
         redis.unhang()
-        # The broker's own time limits are seconds: whoever waited for it would be far beyond this.
-        assert slowest_s < 1.5
+        # The broker's own time limit is 5 s: whoever waited for it would be beyond this.
+        assert slowest_s < 4.0
 
 
 async def test_a_flushed_broker_goes_on(redis):

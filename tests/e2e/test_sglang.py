@@ -14,6 +14,8 @@ from tests.builders import token_tasks
 from tests.sglang_server import CONTEXT_LENGTH, RUNNING_REQUESTS, trained
 from tests.stack import TINY_EOS, TINY_VOCAB, running_stack, until
 
+pytestmark = pytest.mark.timeout(600)  # the first test starts the server
+
 TOLERANCE = 1e-4
 PROMPT = [5, 9, 40, 17, 23, 8]
 

@@ -54,6 +54,7 @@ def sglang_worker(tmp_path):
         yield worker
 
 
+@pytest.mark.timeout(900)
 async def test_an_engine_that_is_killed_comes_back_with_the_weights_of_its_pool(service, tmp_path):
     client, folder = service
     with sglang_worker(tmp_path) as worker:
