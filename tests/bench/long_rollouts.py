@@ -1,4 +1,4 @@
-"""A service, a worker and a scripted engine as processes on a durable PostgreSQL, and a run of 256 + 1,024-token rollouts."""
+"""A service, a worker and a scripted engine as processes on a durable PostgreSQL and a Redis, and a run of 256 + 1,024-token rollouts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import psutil
 import rollway
 from rollway._sync.runs import JobHandle, RunHandle
 from rollway_service.main import tiny_policy
-from tests.servers import PrivatePostgres, private_postgres
+from tests.servers import PrivatePostgres, PrivateRedis, private_postgres, private_redis
 
 PROMPT_TOKENS = 256
 NEW_TOKENS = 1024
@@ -33,6 +33,7 @@ class Bench:
     """What runs, and a client of it."""
 
     postgres: PrivatePostgres
+    redis: PrivateRedis
     database_url: str
     service: subprocess.Popen[bytes]
     worker: subprocess.Popen[bytes]
@@ -68,6 +69,7 @@ def postgres_cpu_s(postgres: PrivatePostgres) -> float:
 def running() -> Iterator[Bench]:
     with contextlib.ExitStack() as stack:
         postgres = stack.enter_context(private_postgres(durable=True))
+        redis = stack.enter_context(private_redis())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rollway-bench-")))
         database_url = postgres.create_database("bench")
         environment = {
@@ -75,6 +77,7 @@ def running() -> Iterator[Bench]:
             "ROLLWAY_URL_FILE": str(folder / "url"),
             "ROLLWAY_GRPC_URL_FILE": str(folder / "grpc_url"),
             "ROLLWAY_DATABASE_URL": database_url,
+            "ROLLWAY_BROKER_URL": redis.url,
             "HF_HUB_OFFLINE": "1",
         }
         engine = stack.enter_context(
@@ -100,7 +103,7 @@ def running() -> Iterator[Bench]:
                 {**environment, "ROLLWAY_SERVICE": (folder / "grpc_url").read_text()},
             )
         )
-        yield Bench(postgres, database_url, service, worker, client, client.start_run("bench", model=_MODEL))
+        yield Bench(postgres, redis, database_url, service, worker, client, client.start_run("bench", model=_MODEL))
 
 
 @contextlib.contextmanager

@@ -19,10 +19,10 @@ def measure(options: Options) -> Iterator[Figure]:
         wall_s = time.monotonic() - started_s
         rollouts = groups * GROUP_SIZE
         took = {name: (value - before[name]) / rollouts for name, value in _counters(bench).items()}
-    how = f"scripted engine, 256 + 1,024 tokens, groups of {GROUP_SIZE}, durable Postgres, {machine()}, {rollouts} rollouts"
+    how = f"scripted engine, 256 + 1,024 tokens, groups of {GROUP_SIZE}, durable Postgres, Redis, worker over gRPC, {machine()}, {rollouts} rollouts"
     apart = (
         f"service {took['service_s'] * 1e3:.2f} + worker {took['worker_s'] * 1e3:.2f} ms; apart: Postgres"
-        f" {took['postgres_s'] * 1e3:.2f} ms; {rollouts / wall_s:.0f} rollouts/s"
+        f" {took['postgres_s'] * 1e3:.2f}, Redis {took['redis_s'] * 1e3:.2f} ms; {rollouts / wall_s:.0f} rollouts/s"
     )
     cpu_ms = (took["service_s"] + took["worker_s"]) * 1e3
     yield Figure("overhead.cpu_ms_per_rollout", round(cpu_ms, 2), "ms", "<= 5", f"{how}; {apart}")
@@ -38,5 +38,6 @@ def _counters(bench: Bench) -> dict[str, float]:
         "service_s": cpu_s(bench.service),
         "worker_s": cpu_s(bench.worker),
         "postgres_s": postgres_cpu_s(bench.postgres),
+        "redis_s": cpu_s(bench.redis.process),
         "transactions": float(transactions),
     }

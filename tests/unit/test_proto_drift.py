@@ -220,3 +220,11 @@ def test_what_is_not_known_is_refused_with_its_place():
         read(jobs_pb2.JobCreate(rewards=[rewards_pb2.RewardSpec()]))
     assert read(tasks_pb2.TasksAppend()) == {"tasks": []}
     assert issubclass(TasksAppend, BaseModel)
+
+
+def test_fields_of_a_newer_service_are_dropped():
+    fields = {"index": 0, "parent": -1, "origin": "model", "turn": 0, "loss_mask": [0], "weight_versions": [-1]}
+    node = TreeNode(token_ids=[1], **fields)
+    message = encode(node, rollouts_pb2.TreeNode)
+    message.MergeFromString(b"\xfa\x06\x01a")
+    assert decode(message, TreeNode) == node

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from rollway._async.channels import open_channel
 from rollway._async.transport import MAX_RETRY_AFTER_S, backoff_s
 from rollway._async.waiting import sleep
+from rollway.channel_options import target_of
 from rollway.errors import ApiError, RollwayError
 from rollway.proto.codec import decode, fill
 from rollway.proto.problems import error_from, is_worth_repeating
@@ -36,10 +37,18 @@ class AsyncGrpcTransport:
         self.max_tries = max_tries
         self._timeout_s = timeout_s
         self._metadata = () if key is None else (("authorization", f"Bearer {key}"),)
-        self._channel = open_channel(base_url)
+        self._channel: Any = None
+        target_of(base_url)
 
     async def aclose(self) -> None:
-        await self._channel.close()
+        if self._channel is not None:
+            await self._channel.close()
+
+    def _opened(self) -> Any:
+        """The channel, opened at the first call: an async one belongs to the loop that runs then."""
+        if self._channel is None:
+            self._channel = open_channel(self.base_url)
+        return self._channel
 
     async def call(
         self,
@@ -51,7 +60,7 @@ class AsyncGrpcTransport:
         params: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> T:
-        verb, values = find_verb(method, path)
+        verb, values = _found(method, path)
         message = _request(verb, values, body, params)
         timeout_s = self._timeout_s + float((params or {}).get("wait_converged_s") or 0.0)
         for attempt in range(1, self.max_tries + 1):
@@ -72,7 +81,7 @@ class AsyncGrpcTransport:
         return decode(found, answer)
 
     async def frame(self, path: str, body: BaseModel, *, timeout_s: float) -> bytes:
-        verb, values = find_verb("POST", path)
+        verb, values = _found("POST", path)
         message = _request(verb, values, body, None)
         for attempt in range(1, self.max_tries + 1):
             try:
@@ -83,7 +92,7 @@ class AsyncGrpcTransport:
         raise AssertionError("unreachable")
 
     async def progress(self, path: str) -> AsyncIterator[JobProgress]:
-        verb, values = find_verb("GET", path)
+        verb, values = _found("GET", path)
         message = _request(verb, values, None, None)
         try:
             async for found in self._stream(verb)(message, timeout=_WATCH_S, metadata=self._metadata):
@@ -92,10 +101,10 @@ class AsyncGrpcTransport:
             raise error_from(self.base_url, verb.rpc, error) from error
 
     def _unary(self, verb: Verb) -> Any:
-        return self._channel.unary_unary(*_method(verb))
+        return self._opened().unary_unary(*_method(verb))
 
     def _stream(self, verb: Verb) -> Any:
-        return self._channel.unary_stream(*_method(verb))
+        return self._opened().unary_stream(*_method(verb))
 
     async def _wait_or_raise(self, verb: Verb, error: grpc.RpcError, attempt: int) -> None:
         found = error_from(self.base_url, verb.rpc, error)
@@ -103,6 +112,14 @@ class AsyncGrpcTransport:
             raise found from error
         asked_s = found.retry_after_s if isinstance(found, ApiError) else None
         await sleep(max(min(asked_s or 0.0, MAX_RETRY_AFTER_S), backoff_s(attempt)) + random.uniform(0.0, 0.01))
+
+
+def _found(method: str, path: str) -> tuple[Verb, dict[str, str]]:
+    try:
+        return find_verb(method, path)
+    except LookupError:
+        # Nothing that this client asks for is REST's alone: what breaks a path is a name with a slash in it.
+        raise RollwayError(f"{method} {path}: a name with '/' cannot be asked for by it; use the id") from None
 
 
 def _method(verb: Verb) -> tuple[str, Any, Any]:

@@ -102,26 +102,33 @@ def _numbers(values: Any) -> Any:
 
 
 def decode(message: Message, model: type[T]) -> T:
-    """The value that a message of the service means. Raises CodecError, pydantic.ValidationError."""
-    return model.model_validate(read(message))
+    """The value that a message of the service means; fields of a newer service are dropped, as from JSON.
+
+    Raises CodecError, pydantic.ValidationError.
+    """
+    return model.model_validate(read(message, is_strict=False))
 
 
-def read(message: Message, *, path: str = "$", loads: Callable[[str], Any] = orjson.loads) -> dict[str, Any]:
+def read(
+    message: Message, *, path: str = "$", loads: Callable[[str], Any] = orjson.loads, is_strict: bool = True
+) -> dict[str, Any]:
     """A message's fields as JSON-like values, ready to be validated.
 
     Args:
         path: where the message is, for errors.
         loads: reads free JSON.
+        is_strict: refuse fields that are not known here.
 
     Raises:
-        CodecError: it has fields that are not known here, or JSON that is none.
+        CodecError: it has such fields, or JSON that is none.
     """
-    unknown = UnknownFieldSet(message)  # type: ignore[no-untyped-call]
+    unknown = UnknownFieldSet(message) if is_strict else ()
     if len(unknown):
         numbers = ", ".join(str(field.field_number) for field in unknown)
         raise CodecError(path, f"has fields that this version does not know (numbers {numbers})")
     found = {
-        field.name: _read_field(field, value, f"{path}.{field.name}", loads) for field, value in message.ListFields()
+        field.name: _read_field(field, value, f"{path}.{field.name}", loads, is_strict)
+        for field, value in message.ListFields()
     }
     _complete(message, found)
     return found
@@ -144,20 +151,20 @@ def _complete(message: Message, found: dict[str, Any]) -> None:
             found[name] = None
 
 
-def _read_field(field: FieldDescriptor, value: Any, path: str, loads: Callable[[str], Any]) -> Any:
+def _read_field(field: FieldDescriptor, value: Any, path: str, loads: Callable[[str], Any], is_strict: bool) -> Any:
     if field.message_type is None:
         return _nulls(field, value) if field.is_repeated else value
     if field.message_type.GetOptions().map_entry:
         inner = field.message_type.fields_by_name["value"]
         if inner.message_type is None:
             return dict(value)
-        return {key: _read_message(item, f"{path}.{key}", loads) for key, item in value.items()}
+        return {key: _read_message(item, f"{path}.{key}", loads, is_strict) for key, item in value.items()}
     if field.is_repeated:
-        return [_read_message(item, f"{path}[{index}]", loads) for index, item in enumerate(value)]
-    return _read_message(value, path, loads)
+        return [_read_message(item, f"{path}[{index}]", loads, is_strict) for index, item in enumerate(value)]
+    return _read_message(value, path, loads, is_strict)
 
 
-def _read_message(message: Any, path: str, loads: Callable[[str], Any]) -> Any:
+def _read_message(message: Any, path: str, loads: Callable[[str], Any], is_strict: bool) -> Any:
     kind = message.DESCRIPTOR.name
     if kind == _JSON:
         try:
@@ -165,16 +172,16 @@ def _read_message(message: Any, path: str, loads: Callable[[str], Any]) -> Any:
         except ValueError as error:
             raise CodecError(path, f"holds no JSON: {error}") from None
     if kind == "MessageList":
-        return [read(item, path=f"{path}[{index}]", loads=loads) for index, item in enumerate(message.values)]
+        return [read(item, path=f"{path}[{index}]", loads=loads, is_strict=is_strict) for index, item in enumerate(message.values)]
     if kind in _LISTS:
         return _nulls(message.DESCRIPTOR.fields_by_name["values"], message.values)
     if _is_union(message):
         chosen = message.WhichOneof("kind")
         if chosen is None:
-            read(message, path=path)
+            read(message, path=path, is_strict=is_strict)
             raise CodecError(path, "has no kind: set one of its fields")
-        return {"kind": chosen} | read(getattr(message, chosen), path=path, loads=loads)
-    return read(message, path=path, loads=loads)
+        return {"kind": chosen} | read(getattr(message, chosen), path=path, loads=loads, is_strict=is_strict)
+    return read(message, path=path, loads=loads, is_strict=is_strict)
 
 
 def _nulls(field: FieldDescriptor, values: Any) -> list[Any]:

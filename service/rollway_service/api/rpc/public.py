@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from rollway.proto.codec import encode, read
 from rollway.proto.v1 import rollway_pb2
 from rollway.proto.verbs import VERBS, Verb
-from rollway_service.api.bodies import parse_json
+from rollway_service.api.bodies import BodyTooLarge, parse_json
 from rollway_service.api.frames import frame_parts, start_of
 from rollway_service.api.problems import invalid, validation_errors
 from rollway_service.api.rest import batches, fleet, training, work
@@ -38,6 +38,21 @@ class AnswerTooLarge(InvalidRequest):
     """The answer is larger than a gRPC message may be; ask for a smaller page."""
 
     code = "answer_too_large"
+
+
+_ECHOING = frozenset({"CreateRun", "RegisterModel", "PublishVersion", "SubmitJob", "CreatePool"})
+"""What answers with the free JSON that it was sent."""
+_MAX_ECHO_BYTES = 3 * 2**20
+
+
+def _check_echo(message: Message) -> None:
+    """Refuse, before anything is done, what could be stored and then not be told: tasks are not in the answer."""
+    size = message.body.ByteSize() - sum(task.ByteSize() for task in getattr(message.body, "tasks", ()))
+    if size > _MAX_ECHO_BYTES:
+        raise BodyTooLarge(
+            f"the request has {size} bytes without its tasks, and its answer must fit a gRPC message: the limit is"
+            f" {_MAX_ECHO_BYTES}; keep large metadata elsewhere, or send it over REST"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +143,21 @@ class PublicDoor(Door):
         return await route.endpoint(context=self.context, caller=caller, **self._given(route, message, call))
 
     async def _message(self, route: _Route, message: Message, call: Any) -> Message:
-        answer = encode(await self._answer(route, message, call), route.answer)
-        if answer.ByteSize() > MAX_ANSWER_BYTES:
-            raise AnswerTooLarge(
-                f"the answer has {answer.ByteSize()} bytes, a gRPC message has at most {MAX_ANSWER_BYTES}; ask for less"
-                " with limit"
-            )
-        return answer
+        if route.verb.rpc in _ECHOING:
+            _check_echo(message)
+        caller = await self.caller(call)
+        given = self._given(route, message, call)
+        while True:
+            answer = encode(await route.endpoint(context=self.context, caller=caller, **given), route.answer)
+            if answer.ByteSize() <= MAX_ANSWER_BYTES:
+                return answer
+            if given.get("limit", 1) <= 1:
+                raise AnswerTooLarge(
+                    f"the answer has {answer.ByteSize()} bytes, a gRPC message has at most {MAX_ANSWER_BYTES}; read it over"
+                    " REST"
+                )
+            # A page may be shorter than its limit; the cursor goes on from there.
+            given["limit"] = max(1, given["limit"] // 4)
 
     async def _pieces(self, route: _Route, message: Message, call: Any) -> AsyncIterator[Message]:
         value = await self._answer(route, message, call)
