@@ -107,6 +107,20 @@ async def test_a_burst_is_one_message(redis):
         assert waker.messages_sent == len(heard)
 
 
+async def test_a_topic_that_is_woken_all_the_time_is_sent_ten_times_a_second_and_its_last_news_too(redis):
+    async with celery_pair(redis) as (waker, waiter):
+        started_s = time.monotonic()
+        while time.monotonic() - started_s < 1.0:
+            waker.wake("run:1")
+            await asyncio.sleep(0.002)
+        await until(lambda: not waker._dirty)
+        # One for each tenth of a second, however slow the machine is.
+        assert waker.messages_sent <= (time.monotonic() - started_s) * 10 + 2
+        ticket = waiter.ticket("run:1")
+        waker.wake("run:1")
+        assert await waiter.wait("run:1", ticket, 20) is True
+
+
 async def test_what_a_process_sends_does_not_wake_it_a_second_time(redis):
     async with celery_pair(redis) as (waker, waiter):
         waker.wake("run:1")

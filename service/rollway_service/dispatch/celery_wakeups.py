@@ -19,7 +19,9 @@ from rollway_service.dispatch.broker import NEWS_TASK, SERVICE_NEWS, fanout, hea
 from rollway_service.dispatch.consumer import ConsumerThread
 from rollway_service.dispatch.local import LocalWakeUps
 
-_WINDOW_S = 0.02
+_GATHER_S = 0.005
+_APART_S = 0.1
+"""Messages of one topic are so far apart: a message costs every process that hears it a millisecond or two."""
 _PAUSE_AFTER_FAILURE_S = 1.0
 _CLOSE_S = 3.0
 _POOL_PREFIX = "pool:"
@@ -87,18 +89,16 @@ class CeleryWakeUps:
 
     def _send_dirty(self) -> None:
         app = make_celery(*self._broker)
+        sent_at_s: dict[str, float] = {}
         is_failing = False
-        while True:
-            self._has_dirty.wait()
-            if self._is_closing:
-                return
+        while not self._is_closing:
+            self._has_dirty.wait(_APART_S if self._dirty else None)
             self._has_dirty.clear()
             # More of the same burst is on its way; after it, one message does for all.
-            time.sleep(_WINDOW_S)
-            with self._lock:
-                topics, self._dirty = self._dirty, set()
+            time.sleep(_GATHER_S)
+            topics = self._take_due(sent_at_s)
             try:
-                for topic in sorted(topics):
+                for topic in topics:
                     self._send(app, topic)
                 is_failing = False
             except Exception as error:  # noqa: BLE001 - a hint is lost, which only costs time
@@ -106,6 +106,17 @@ class CeleryWakeUps:
                     log.warning("wake_ups_not_sent", error=repr(error), meaning="others find the work by polling")
                 is_failing = True
                 time.sleep(_PAUSE_AFTER_FAILURE_S)
+
+    def _take_due(self, sent_at_s: dict[str, float]) -> list[str]:
+        """Topics to send now: those that were not sent a moment ago; the others stay marked."""
+        now_s = time.monotonic()
+        for topic in [topic for topic, sent_s in sent_at_s.items() if now_s - sent_s >= _APART_S]:
+            del sent_at_s[topic]
+        with self._lock:
+            due = sorted(self._dirty - sent_at_s.keys())
+            self._dirty.difference_update(due)
+        sent_at_s.update(dict.fromkeys(due, now_s))
+        return due
 
     def _send(self, app: Any, topic: str) -> None:
         arguments = (topic, self._sender_id)
