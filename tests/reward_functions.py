@@ -78,3 +78,8 @@ def ends_its_process(answer: str, *, reference: Any, metadata: Any) -> float:
     del answer, reference, metadata
     os.kill(os.getpid(), 9)
     return 1.0
+
+
+def is_a_plain_object(answer: str, *, reference: Any, metadata: Any) -> float:
+    del answer, metadata
+    return float(isinstance(reference, dict) and set(reference) == {"__type__", "__value__"})

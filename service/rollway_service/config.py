@@ -53,7 +53,11 @@ class Settings(BaseModel):
     ] = ""
     reward_functions: Annotated[str, Field(description="name=module:function, comma-separated")] = ""
     broker_url: Annotated[
-        str, Field(description="redis://...: processes wake each other by Celery; empty: they poll")
+        str,
+        Field(
+            pattern=r"^$|^(redis|rediss|redis\+socket)://.+",
+            description="redis://...: processes wake each other by Celery; empty: they poll",
+        ),
     ] = ""
     broker_namespace: Annotated[
         str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="keeps deployments that share a broker apart")

@@ -11,6 +11,7 @@ import asyncio
 import sys
 
 import structlog
+from celery.beat import EmbeddedService
 
 from rollway_service.api.celery_tasks import add_sweep
 from rollway_service.composition import build_context
@@ -47,15 +48,17 @@ def main(arguments: list[str] | None = None) -> int:
         worker = app.Worker(
             hostname=f"steward@{parsed.name}",
             pool="solo",
-            beat=True,
-            scheduler="celery.beat:Scheduler",
             without_gossip=True,
             without_mingle=True,
             loglevel="WARNING",
             quiet=True,
         )
         log.info("steward_started", name=parsed.name, interval_s=settings.steward_interval_s)
+        # A thread: as a process of its own, beat would outlive a steward that is killed, and send for ever.
+        beat = EmbeddedService(app, thread=True, scheduler_cls="celery.beat:Scheduler")
+        beat.start()
         worker.start()
+        beat.stop()
         runner.run(context.wakeups.close())
         runner.run(context.database.dispose())
     return int(worker.exitcode or 0)

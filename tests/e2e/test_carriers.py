@@ -120,6 +120,45 @@ async def test_checks_are_killed_at_their_limit_and_a_fatal_one_is_not_tried_for
                 assert client.llen("rollway:rewards") == 0
 
 
+async def test_without_a_reward_worker_the_worker_checks_by_itself(postgres_url, redis, tmp_path):
+    """References that Celery's own JSON would change arrive as they are, by either way."""
+    functions = "echo=tests.reward_functions:is_a_plain_object"
+    odd = {"__type__": "uuid", "__value__": "00000000000000000000000000000001"}
+    async with (
+        scripted_engine() as engine,
+        deployed(tmp_path, postgres_url, redis, reward_functions=functions) as found,
+    ):
+        with found.worker(engine.url, "one") as worker:
+            await until_logged(worker, "broker_connected")
+            for name in ("alone", "helped"):
+                run = await found.client.start_run(name, model="tiny")
+                tasks = [task | {"reference": odd} for task in token_tasks(2)]
+                fields = {"group_size": 2, "sampling": {"max_new_tokens": 8}, "rewards": python_reward("echo")}
+                if name == "alone":
+                    job = await run.submit(tasks, close=True, **fields)
+                    await job.wait(60)
+                    assert "no_reward_worker_answered" in worker.log.read_text()
+                else:
+                    with found.reward_worker() as rewards:
+                        await until_logged(rewards, "reward_worker_started")
+                        job = await run.submit(tasks, close=True, **fields)
+                        await job.wait(60)
+                assert (await job.refresh()).progress.mean_reward == 1.0
+
+
+async def test_a_steward_that_is_killed_leaves_nobody_who_sends(postgres_url, redis, tmp_path):
+    async with deployed(tmp_path, postgres_url, redis) as found:
+        with found.steward() as steward:
+            await until_logged(steward, "steward_started")
+            await asyncio.sleep(2)
+            steward.kill()
+            with redis.client() as client:
+                await asyncio.sleep(0.5)
+                left = client.llen("rollway:steward")
+                await asyncio.sleep(2)
+                assert client.llen("rollway:steward") == left
+
+
 async def test_an_operator_drains_pauses_and_resumes_a_worker(postgres_url, redis, tmp_path):
     async with scripted_engine() as engine, deployed(tmp_path, postgres_url, redis) as found:
         with found.worker(engine.url, "one") as worker:

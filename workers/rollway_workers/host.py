@@ -79,6 +79,7 @@ class WorkerHost:
         self._has_ended = asyncio.Event()
         self._news = asyncio.Event()
         self._commands: set[asyncio.Task[None]] = set()
+        self._is_paused = False
 
     def drain(self) -> None:
         """Claim no more work; what runs is finished."""
@@ -88,13 +89,17 @@ class WorkerHost:
     def pause(self) -> None:
         """Claim no more work and pause the engine; rollouts in flight wait."""
         self.drain()
-        self._later(self._parts.engine.pause())
+        if not self._is_paused:
+            self._is_paused = True
+            self._later(self._parts.engine.pause())
 
     def resume(self) -> None:
         """Take work again after `drain` or `pause`."""
         log.info("resumed", worker=self._settings.name)
         self._settings.is_draining = False
-        self._later(self._parts.engine.resume())
+        if self._is_paused:
+            self._is_paused = False
+            self._later(self._parts.engine.resume())
         self._slot_freed.set()
 
     def status(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from kombu.entity import Queue
 Handler = Callable[..., Any]
 
 _STOP_WAIT_S = 3.0
+_TELL_AFTER_S = 5.0
 
 log = structlog.get_logger()
 
@@ -67,6 +68,9 @@ class ConsumerThread:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._thread = threading.Thread(target=self._run, name="rollway-broker", daemon=True)
         self._thread.start()
+        teller = threading.Timer(_TELL_AFTER_S, self._tell_if_not_connected)
+        teller.daemon = True
+        teller.start()
 
     def stop(self) -> None:
         """Stop listening. A thread that hangs at a broker that does not answer is left behind: it is a daemon."""
@@ -75,6 +79,10 @@ class ConsumerThread:
             consumer.call_soon(_end)
         if self._thread is not None:
             self._thread.join(_STOP_WAIT_S)
+
+    def _tell_if_not_connected(self) -> None:
+        if not self.connected.is_set() and not self.is_stopping.is_set():
+            log.warning("broker_not_reached", node=self._node_name, meaning="news come by polling until it is")
 
     def _run(self) -> None:
         # Celery looks tasks up in the thread's current application.

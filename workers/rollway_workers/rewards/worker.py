@@ -12,14 +12,17 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+import orjson
 import structlog
 from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import Celery, Task
 from celery.signals import worker_process_init
 from celery.worker.request import Request
+from celery.worker.state import task_ready
 
 from rollway_service.config import Settings
 from rollway_service.dispatch.broker import (
+    BEGUN,
     CHECK_TASK,
     CHECKED_TASK,
     REWARDS_QUEUE,
@@ -59,6 +62,7 @@ class _CheckRequest(Request):  # type: ignore[misc]
         is_lost = isinstance(error, WorkerLostError)
         if is_lost and (self.delivery_info or {}).get("redelivered"):
             self._reply({"kind": "lost", "detail": f"the checker process died twice: {error}"})
+            task_ready(self)
             self.acknowledge()
             return None
         if not is_lost and not isinstance(error, TimeLimitExceeded):
@@ -91,7 +95,9 @@ def make_reward_app(settings: Settings) -> Celery:
     functions = set(registered_functions(settings.reward_functions).values())
 
     @app.task(name=CHECK_TASK, base=_CheckTask, shared=False)  # type: ignore[untyped-decorator]
-    def check(request: dict[str, Any], check_id: str, reply_to: str, _timeout_s: float) -> None:
+    def check(request_json: str, check_id: str, reply_to: str, _timeout_s: float) -> None:
+        send(app, CHECKED_TASK, (check_id, {"kind": BEGUN}), to=fanout(reply_to))
+        request = orjson.loads(request_json)
         # A message names code to run: only what the operator registered here too.
         if request.get("kind") == "python" and request.get("target") not in functions:
             outcome = {"kind": "error", "detail": f"{request.get('target')} is not registered at this reward worker"}
